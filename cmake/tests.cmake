@@ -1,0 +1,51 @@
+# Every tests/<suite>/test_*.c is one cmocka program and one ctest; every tests/cli/test_*.sh and tests/lint/*.sh one
+# ctest. Labels: the suite, and `slow` for what `make test` leaves to `make test-all`.
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+
+set(GOLDEN_DIR ${CMAKE_SOURCE_DIR}/../shared/golden)
+set(TEST_ENVIRONMENT "TESSERA=$<TARGET_FILE:tessera>;TESSERA_SOURCE=${CMAKE_SOURCE_DIR};TESSERA_BUILD=${CMAKE_BINARY_DIR}"
+    "TESSERA_GOLDEN=${GOLDEN_DIR};LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+
+file(GLOB SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
+add_library(test_support STATIC ${SUPPORT_SOURCES})
+target_include_directories(test_support PUBLIC tests/support src include)
+target_link_libraries(test_support PUBLIC tessera_static ${TESSERA_LIBRARIES} PkgConfig::CMOCKA)
+
+function(tessera_register name suite)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TEST_ENVIRONMENT}" SKIP_RETURN_CODE 77 TIMEOUT 600
+                       LABELS "${suite};${ARGN}")
+endfunction()
+
+foreach(suite unit ops models fault)
+  file(GLOB sources CONFIGURE_DEPENDS tests/${suite}/test_*.c)
+  foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE test_support)
+    add_test(NAME ${suite}/${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    tessera_register(${suite}/${name} ${suite})
+  endforeach()
+endforeach()
+
+foreach(suite cli lint)
+  file(GLOB scripts CONFIGURE_DEPENDS tests/${suite}/test_*.sh)
+  foreach(script ${scripts})
+    get_filename_component(name ${script} NAME_WE)
+    file(STRINGS ${script} slow REGEX "^# label: slow" LIMIT_COUNT 1)
+    add_test(NAME ${suite}/${name} COMMAND bash ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    if(slow)
+      tessera_register(${suite}/${name} ${suite} slow)
+    else()
+      tessera_register(${suite}/${name} ${suite})
+    endif()
+  endforeach()
+endforeach()
+
+file(GLOB EXAMPLES CONFIGURE_DEPENDS examples/*.c)
+foreach(source ${EXAMPLES})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(example_${name} ${source})
+  target_link_libraries(example_${name} PRIVATE tessera_static)
+  set_target_properties(example_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY
+                        ${CMAKE_BINARY_DIR}/examples)
+endforeach()

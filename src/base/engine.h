@@ -1,0 +1,63 @@
+/* The engine object, failures, logging and allocation. Everything above builds on this header. */
+#ifndef TSR_BASE_ENGINE_H
+#define TSR_BASE_ENGINE_H
+
+#include <tessera/tensor.h>
+
+#include <stdatomic.h>
+
+enum { TSR__MESSAGE_BYTES = 2048 };
+
+typedef struct tsr__allocator {
+    atomic_size_t current, peak;
+    atomic_llong count;   /* allocations so far */
+    atomic_llong fail_at; /* the allocation of this number fails; -1: none. Tests use it. */
+} tsr__allocator;
+
+struct tsr__device;
+
+struct tsr_engine {
+    tsr_engine_options options;
+    int rank, size;
+    tsr__allocator allocator;
+    struct tsr__device *device;
+    char message[TSR__MESSAGE_BYTES];
+};
+
+/* Sets the engine's message and returns status. The first failure of a call chain says what happened: callers pass the
+ * status on unchanged, or use tsr__context to say where. */
+tsr_status tsr__fail(tsr_engine *engine, tsr_status status, const char *format, ...) TSR_PRINTF(3, 4);
+/* Puts "<text>: " in front of the message of a failure that is on its way up, and returns status. */
+tsr_status tsr__context(tsr_engine *engine, tsr_status status, const char *format, ...) TSR_PRINTF(3, 4);
+
+void tsr__log(tsr_engine *engine, tsr_log_level level, const char *format, ...) TSR_PRINTF(3, 4);
+
+/* Reports progress; TSR_CANCELLED (with a message) where the callback says so. */
+TSR_NODISCARD tsr_status tsr__progress(tsr_engine *engine, const tsr_progress *progress);
+
+/* Seconds of a monotonic clock. */
+double tsr__seconds(void);
+
+/* Memory aligned to 64 bytes, counted. On failure: NULL, and the engine's message says how much was wanted.
+ * Zero bytes are a valid pointer. */
+void *tsr__alloc(tsr_engine *engine, size_t bytes);
+void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes); /* zeroed; refuses an overflowing product */
+void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes);
+void tsr__free(tsr_engine *engine, void *pointer);
+char *tsr__strdup(tsr_engine *engine, const char *text);
+char *tsr__strndup(tsr_engine *engine, const char *text, size_t length);
+
+/* a * b and a + b, false where they overflow. */
+bool tsr__mul(size_t a, size_t b, size_t *product);
+bool tsr__add(size_t a, size_t b, size_t *sum);
+
+/* Returns early with a status that is not OK. */
+#define TSR__TRY(expression)                                                                                           \
+    do {                                                                                                               \
+        tsr_status tsr__try_status = (expression);                                                                     \
+        if (tsr__try_status != TSR_OK) return tsr__try_status;                                                         \
+    } while (0)
+
+#define TSR__COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif
