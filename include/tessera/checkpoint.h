@@ -27,9 +27,10 @@ typedef struct tsr_range {
 } tsr_range;
 
 /* Opens `path`: a .safetensors file, or a folder that holds diffusion_pytorch_model.safetensors, model.safetensors, or
- * an index of either with its shards. Symbolic links are followed. Local.
+ * an index of either with its shards (the index goes before the single file). Symbolic links are followed. Local.
  * Errors: IO (cannot open; names the file), FORMAT (header broken, Git LFS pointer, HTML page, pickle file; shard or
- * tensor named by the index missing; sizes that do not match, with expected and real size), NOMEM.
+ * tensor named by the index missing, tensor of a shard not named by it; sizes that do not match, with expected and real
+ * size), UNSUPPORTED (a folder with .bin weights only), NOMEM.
  * Owner: the caller, who ends it with tsr_checkpoint_close. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_open(tsr_engine *engine, const char *path, tsr_checkpoint **out);
 TSR_API void tsr_checkpoint_close(tsr_checkpoint *checkpoint);
@@ -44,8 +45,9 @@ TSR_API const char *tsr_checkpoint_metadata(const tsr_checkpoint *checkpoint, co
 
 /* Reads the parts `ranges` of dimension `dim`, in the order given, into dst, densely (the result has the tensor's shape
  * with dimension dim replaced by the sum of the ranges). n_ranges 0: the whole tensor. dst_bytes must be the exact
- * size. Reads nothing but these bytes. Local. Errors: ARG, SHAPE (a range outside the tensor), IO (short read, names
- * file). */
+ * size. Reads nothing but these bytes; adjacent ones in one go. Dtypes of less than a byte can be read whole only.
+ * Local. Errors: ARG, SHAPE (a range outside the tensor), UNSUPPORTED (part of a sub-byte tensor), IO (short read,
+ * names file). */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_read(tsr_checkpoint *checkpoint, const tsr_tensor_info *info, int dim,
                                                      const tsr_range *ranges, size_t n_ranges, void *dst,
                                                      size_t dst_bytes);
@@ -54,9 +56,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_read(tsr_checkpoint *checkpoint,
 TSR_API uint64_t tsr_checkpoint_bytes_read(const tsr_checkpoint *checkpoint);
 
 /* Writes tensors as one safetensors file: aside, then renamed, so that an existing file survives a failure. metadata:
- * key, value, key, value, ..., NULL; or NULL. Local. Errors: ARG (duplicate name), IO, NOMEM. */
+ * key, value, key, value, ..., NULL; or NULL. Local. Errors: ARG (duplicate name, name not UTF-8, invalid tensor), IO,
+ * NOMEM. */
 TSR_API TSR_NODISCARD tsr_status tsr_safetensors_save(tsr_engine *engine, const char *path, const tsr_tensor *tensors,
                                                       size_t n, const char *const *metadata);
+
+/* Whether a file can be written at `path`, asked before the work whose result goes there; leaves no trace. Local.
+ * Errors: IO (folder missing, is a folder, not writable: with the system's reason), ARG (empty path), NOMEM. */
+TSR_API TSR_NODISCARD tsr_status tsr_output_check(tsr_engine *engine, const char *path);
 
 #ifdef __cplusplus
 }

@@ -43,6 +43,9 @@ typedef enum tsr_status {
 #undef TSR_STATUS_ENUM
 } tsr_status;
 
+/* The version of the library: "0.1.0". Local. */
+TSR_API const char *tsr_version(void);
+
 /* The name of a status ("FORMAT"), a string constant. Local. */
 TSR_API const char *tsr_status_name(tsr_status status);
 

@@ -35,8 +35,8 @@ tsr_status tsr__context(tsr_engine *engine, tsr_status status, const char *forma
     va_start(args, format);
     int used = vsnprintf(engine->message, sizeof engine->message, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof engine->message)
-        snprintf(engine->message + used, sizeof engine->message - (size_t)used, ": %s", below);
+    int room = (int)sizeof engine->message - used - 3; /* ": " and the end */
+    if (used >= 0 && room > 0) snprintf(engine->message + used, (size_t)room + 3, ": %.*s", room, below);
     return status;
 }
 

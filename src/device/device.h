@@ -50,6 +50,8 @@ typedef struct tsr__view {
     X(silu)                                                                                                            \
     /* out = silu(in0) in1 (the gate is in0). In place */                                                              \
     X(swiglu)                                                                                                          \
+    /* out [n] I64 = 0, 1, .. n-1 */                                                                                   \
+    X(arange)                                                                                                          \
     /* out [.., D] = rows of in1 [V, D] weight named by in0 [..] I64 */                                                \
     X(embedding)                                                                                                       \
     /* out [B, n] = [cos(t a) | sin(t a)], a_i = exp(-ln(10000) i / (n/2)), t = scalar * in0 [B] */                    \
@@ -120,6 +122,8 @@ typedef struct tsr__device_ops {
     void (*destroy)(tsr__device *device);
     void *(*alloc)(tsr__device *device, size_t bytes); /* NULL on failure, message set */
     void (*free)(tsr__device *device, void *pointer);
+    /* The same memory as the host sees it, so that files are read straight into it; NULL where it does not. */
+    void *(*host_pointer)(tsr__device *device, void *device_memory);
     /* Host to device and back, dense. */
     tsr_status (*upload)(tsr__device *device, void *dst, const void *src, size_t bytes);
     tsr_status (*download)(tsr__device *device, void *dst, const void *src, size_t bytes);

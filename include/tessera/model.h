@@ -1,0 +1,49 @@
+/* One component of a pipeline: a folder with config.json and safetensors weights, run on named tensors. */
+#ifndef TESSERA_MODEL_H
+#define TESSERA_MODEL_H
+
+#include <tessera/checkpoint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_model tsr_model;
+
+typedef struct tsr_model_options {
+    size_t size;
+    const char *subfolder; /* below the folder given, as diffusers' argument of that name; NULL: none */
+    tsr_dtype dtype;       /* BF16 or F16: matmul inputs may be rounded to it; NONE or F32: float32 arithmetic */
+    bool force;            /* go on although the memory check says no */
+} tsr_model_options;
+#define TSR_MODEL_OPTIONS_INIT                                                                                         \
+    { sizeof(tsr_model_options), NULL, TSR_DTYPE_NONE, false }
+
+/* Opens a component folder and loads its weights. The class is config.json's _class_name (diffusers) or
+ * architectures[0] (transformers). Everything is checked before a byte of weight is read. options may be NULL.
+ * Errors: IO, FORMAT (config or checkpoint broken; a weight missing), SHAPE (a weight of another shape than the config
+ * asks for), UNSUPPORTED (class, dtype), NOMEM (with what is needed and what there is).
+ * Owner: the caller, who ends it with tsr_model_destroy. Source: diffusers, ModelMixin.from_pretrained. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder,
+                                                           const tsr_model_options *options, tsr_model **out);
+TSR_API void tsr_model_destroy(tsr_model *model);
+
+TSR_API const char *tsr_model_class_name(const tsr_model *model);
+TSR_API size_t tsr_model_weight_bytes(const tsr_model *model);
+
+/* Runs the model once. inputs are found by name, the argument names of the class's forward in diffusers
+ * ("hidden_states" [B, S, C], "timestep" [B], ...), in any order; integer and floating dtypes are converted. Names that
+ * the class does not know are ignored. *outputs [*n] are float32, named as the class names them, and owned by the
+ * caller, who ends them with tsr_tensors_free. Errors: ARG (an input is missing), SHAPE (sizes that do not fit), NOMEM,
+ * BACKEND. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs,
+                                                   tsr_tensor **outputs, size_t *n_outputs);
+/* Does the class's forward have an argument of that name? */
+TSR_API bool tsr_model_has_input(const tsr_model *model, const char *name);
+
+TSR_API void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

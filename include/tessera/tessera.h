@@ -1,0 +1,13 @@
+/* Tessera: diffusion transformers over many devices. This header includes all others. */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include <tessera/bench.h>
+#include <tessera/checkpoint.h>
+#include <tessera/model.h>
+#include <tessera/pipeline.h>
+#include <tessera/status.h>
+#include <tessera/tensor.h>
+#include <tessera/tokenizer.h>
+
+#endif

@@ -1,0 +1,3 @@
+#include <tessera/status.h>
+
+const char *tsr_version(void) { return TSR__VERSION; }

@@ -1,0 +1,3 @@
+#define KERNELS tsr__kernels_avx2
+#define KERNELS_NAME "avx2"
+#include "device/cpu/kernels.c"

@@ -1,0 +1,97 @@
+#include "device/host.h"
+
+#include <math.h>
+#include <string.h>
+
+void *tsr__host_alloc(tsr__device *device, size_t bytes) { return tsr__alloc(device->engine, bytes); }
+void tsr__host_free(tsr__device *device, void *pointer) { tsr__free(device->engine, pointer); }
+
+tsr_status tsr__host_copy(tsr__device *device, void *dst, const void *src, size_t bytes) {
+    (void)device;
+    if (bytes) memcpy(dst, src, bytes);
+    return TSR_OK;
+}
+
+tsr__rows tsr__rows_of(const tsr__view *view) {
+    int last = view->ndim - 1;
+    tsr__rows rows = {.data = view->data, .element = tsr_dtype_bits(view->dtype) / 8, .count = 1, .width = 1};
+    if (last >= 0) rows.width = view->shape[last];
+    for (int i = 0; i < last; i++) {
+        int64_t shape = view->shape[i], stride = view->stride[i];
+        rows.count *= shape;
+        if (shape == 1) continue;
+        int outer = rows.ndim - 1;
+        if (outer >= 0 && rows.stride[outer] == stride * shape) {
+            rows.shape[outer] *= shape;
+            rows.stride[outer] = stride;
+            continue;
+        }
+        rows.shape[rows.ndim] = shape;
+        rows.stride[rows.ndim++] = stride;
+    }
+    return rows;
+}
+
+tsr_status tsr__host_embedding(tsr__device *device, const tsr__op *op) {
+    tsr__view ids = *op->in[0]; /* its last dimension may be strided: seen as rows of one id */
+    ids.shape[ids.ndim] = ids.stride[ids.ndim] = 1;
+    ids.ndim++;
+    tsr__rows id_rows = tsr__rows_of(&ids), table = tsr__rows_of(op->in[1]);
+    float *out = op->out[0]->data;
+    for (int64_t r = 0; r < id_rows.count; r++) {
+        int64_t id = *(const int64_t *)tsr__row(&id_rows, r);
+        if (id < 0 || id >= table.count)
+            return tsr__fail(device->engine, TSR_ARG,
+                             "token id %lld is outside the embedding of %lld rows; the tokenizer does not belong to "
+                             "this text encoder",
+                             (long long)id, (long long)table.count);
+        (void)tsr_convert_to_f32(op->in[1]->dtype, tsr__row(&table, id), out + r * table.width, (size_t)table.width);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__host_sinusoid(tsr__device *device, const tsr__op *op) {
+    (void)device;
+    const float *t = op->in[0]->data;
+    int64_t batch = op->out[0]->shape[0], width = op->out[0]->shape[1], half = width / 2;
+    float *out = op->out[0]->data;
+    for (int64_t b = 0; b < batch; b++, out += width)
+        for (int64_t i = 0; i < half; i++) {
+            float exponent = -9.210340371976184f * (float)i / (float)half; /* -ln(10000) i / half, each step rounded */
+            float angle = op->param.scalar * t[b * op->in[0]->stride[0]] * expf(exponent);
+            out[i] = cosf(angle);
+            out[half + i] = sinf(angle);
+        }
+    return TSR_OK;
+}
+
+/* id * theta^(-2i/dim). The reference's float32 path rounds after each step: a large id times the error of its
+ * frequency shows in the picture. */
+static double rope_angle(const tsr__op *op, int64_t dim, int64_t i, int64_t id) {
+    double theta = op->param.rope_table.theta;
+    if (op->param.rope_table.f64) return (double)id * (1.0 / pow(theta, (double)(2 * i) / (double)dim));
+    float frequency = 1.0f / powf((float)theta, (float)(2 * i) / (float)dim);
+    return (double)((float)id * frequency);
+}
+
+tsr_status tsr__host_rope_table(tsr__device *device, const tsr__op *op) {
+    (void)device;
+    const tsr__view *ids = op->in[0];
+    int64_t width = op->out[0]->shape[1];
+    bool half = op->param.rope_table.style == TSR__ROPE_HALF;
+    float *cosines = op->out[0]->data, *sines = op->out[1]->data;
+    for (int64_t s = 0; s < ids->shape[0]; s++, cosines += width, sines += width) {
+        int64_t pair = 0;
+        for (int axis = 0; axis < op->param.rope_table.axes; axis++) {
+            int64_t dim = op->param.rope_table.dims[axis];
+            int64_t id = ((const int64_t *)ids->data)[s * ids->stride[0] + axis * ids->stride[1]];
+            for (int64_t i = 0; i < dim / 2; i++, pair++) {
+                double angle = rope_angle(op, dim, i, id);
+                int64_t first = half ? pair : 2 * pair, second = half ? pair + width / 2 : 2 * pair + 1;
+                cosines[first] = cosines[second] = (float)cos(angle);
+                sines[first] = sines[second] = (float)sin(angle);
+            }
+        }
+    }
+    return TSR_OK;
+}

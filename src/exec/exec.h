@@ -1,0 +1,92 @@
+/* The executor runs a forward function twice: once on the meta device, which records its operations and the lives of
+ * its values (tsr__exec_record), and then as often as wanted for real (tsr__exec_run), where every operation is checked
+ * against the record. The record fixes the memory: all values of all recorded graphs live in one arena, whose size is
+ * known before a weight is read. In a run nothing is allocated.
+ *
+ * Values are small handles passed by value. The executor owns their memory, so a forward has no frees; after a failure
+ * operations do nothing (the status is sticky), so a forward has no error branches either. */
+#ifndef TSR_EXEC_EXEC_H
+#define TSR_EXEC_EXEC_H
+
+#include "device/device.h"
+
+typedef struct tsr__exec tsr__exec;
+typedef struct tsr__graph tsr__graph;
+
+/* A value of a forward. id < 0: none (an absent operand, or the result of a failed operation). */
+typedef struct tsr__value {
+    int32_t id;
+    int32_t ndim;
+    int64_t shape[TSR_MAX_DIMS];
+} tsr__value;
+
+static inline tsr__value tsr__none(void) { return (tsr__value){.id = -1}; }
+static inline bool tsr__is_none(tsr__value v) { return v.id < 0; }
+
+typedef void (*tsr__forward)(tsr__exec *x, void *context);
+
+/* round_inputs: BF16 or F16 where matmul inputs may be rounded to it (DESIGN.md, Numbers), else F32. */
+TSR_NODISCARD tsr_status tsr__exec_create(tsr_engine *engine, tsr_dtype round_inputs, tsr__exec **out);
+void tsr__exec_destroy(tsr__exec *x); /* and its graphs */
+tsr_engine *tsr__exec_engine(tsr__exec *x);
+
+/* The meta run of forward(context). The graph belongs to the executor. Errors: SHAPE and whatever the forward reports.
+ */
+TSR_NODISCARD tsr_status tsr__exec_record(tsr__exec *x, tsr__forward forward, void *context, tsr__graph **out);
+/* Allocates the arena (the most that any graph needs) and the kept storage. After the last record, before the first
+ * run. */
+TSR_NODISCARD tsr_status tsr__exec_reserve(tsr__exec *x);
+TSR_NODISCARD tsr_status tsr__exec_run(tsr__exec *x, tsr__graph *graph, void *context);
+
+/* What tsr__exec_reserve allocates, in bytes. */
+size_t tsr__exec_activation_bytes(const tsr__exec *x);
+/* Floating-point operations of matmuls, convolutions and attention in one run. */
+double tsr__graph_flops(const tsr__graph *graph);
+
+/* Storage that lives across runs (latents, embeddings). The view's data are set by tsr__exec_reserve. */
+TSR_NODISCARD tsr_status tsr__exec_keep(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *shape, tsr__view **out);
+
+/* Host memory into kept storage and back, outside of runs. */
+TSR_NODISCARD tsr_status tsr__exec_store(tsr__exec *x, const tsr__view *kept, const void *host);
+TSR_NODISCARD tsr_status tsr__exec_load(tsr__exec *x, const tsr__view *kept, void *host);
+
+/* --- inside a forward --- */
+/* A host array as a value; copied to the device when run. */
+tsr__value tsr__upload(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *shape, const void *host);
+/* Copies a dense value to host memory when run. */
+void tsr__download(tsr__exec *x, tsr__value v, void *host);
+/* A weight or kept storage as a value. */
+tsr__value tsr__external(tsr__exec *x, const tsr__view *view);
+/* Overwrites kept storage with v (same shape, F32). */
+void tsr__assign(tsr__exec *x, const tsr__view *kept, tsr__value v);
+
+/* Reports a failure from within a forward; the first one stays. Returns none. */
+tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, ...) TSR_PRINTF(3, 4);
+tsr_status tsr__exec_status(const tsr__exec *x);
+
+/* A tap sees the output of a module (`owner`, known to whoever set the tap) right after it was computed. */
+typedef void (*tsr__tap_fn)(void *user, tsr__exec *x, const void *owner, int index, tsr__value v);
+void tsr__exec_set_tap(tsr__exec *x, tsr__tap_fn tap, void *user);
+void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v);
+/* For taps: the value's elements as float32, dense, into host [elements of v]. */
+TSR_NODISCARD tsr_status tsr__exec_peek(tsr__exec *x, tsr__value v, float *host);
+
+/* --- for ops.c --- */
+/* A view of v: other shape and strides (elements), `offset` elements further on. */
+tsr__value tsr__value_view(tsr__exec *x, tsr__value v, int64_t offset, int ndim, const int64_t *shape,
+                           const int64_t *stride);
+const tsr__view *tsr__value_strides(const tsr__exec *x, tsr__value v); /* data not valid */
+/* Appends (record) or executes (run) an operation. in: TSR__MAX_INPUTS values, none where absent; out: shapes and dtype
+ * of the outputs, which come back as values in `out`. */
+typedef struct tsr__emission {
+    tsr__op op; /* kind and param */
+    tsr__value in[TSR__MAX_INPUTS];
+    int n_out;
+    tsr_dtype out_dtype;
+    bool in_place; /* out[0] may take over the memory of in[0] */
+    double flops;
+} tsr__emission;
+void tsr__emit(tsr__exec *x, const tsr__emission *e, tsr__value *out);
+tsr_dtype tsr__exec_round_inputs(const tsr__exec *x);
+
+#endif

@@ -1,0 +1,68 @@
+/* The operations of a forward: shapes inferred and checked, then recorded or executed. What each computes is said in
+ * device.h. An operand may be none only where it says so. */
+#ifndef TSR_EXEC_OPS_H
+#define TSR_EXEC_OPS_H
+
+#include "exec/exec.h"
+
+/* Views: no data move. */
+/* The same elements in another shape; one -1 is inferred. SHAPE where strides do not allow it. */
+tsr__value tsr__reshape(tsr__exec *x, tsr__value v, int ndim, const int64_t *shape);
+#define TSR__SHAPE(...)                                                                                                \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+/* Indices [begin, end) of a dimension; negative dimensions count from the end. */
+tsr__value tsr__slice(tsr__exec *x, tsr__value v, int dim, int64_t begin, int64_t end);
+/* Dimension i of the result is dimension order[i] of v. */
+tsr__value tsr__permute(tsr__exec *x, tsr__value v, const int *order);
+#define TSR__ORDER(...) ((const int[]){__VA_ARGS__})
+/* The i-th of n equal parts along the last dimension (torch.chunk). */
+tsr__value tsr__chunk(tsr__exec *x, tsr__value v, int i, int n);
+
+/* Linear algebra. weight [N, K], bias [N] or none. */
+tsr__value tsr__matmul(tsr__exec *x, tsr__value in, tsr__value weight, tsr__value bias);
+tsr__value tsr__conv2d(tsr__exec *x, tsr__value in, tsr__value weight, tsr__value bias);
+
+typedef struct tsr__attention_options {
+    tsr__value key_mask; /* [B, T] I64 or none */
+    bool causal;
+    float scale; /* 0: 1/sqrt(head_dim) */
+} tsr__attention_options;
+/* q [B, S, H, D], k and v [B, T, G, D] -> [B, S, H, D]; lse [B, S, H] if not NULL. */
+tsr__value tsr__sdpa(tsr__exec *x, tsr__value q, tsr__value k, tsr__value v, tsr__attention_options options,
+                     tsr__value *lse);
+
+tsr__value tsr__rms_norm(tsr__exec *x, tsr__value in, tsr__value weight, float eps); /* weight or none */
+tsr__value tsr__layer_norm(tsr__exec *x, tsr__value in, tsr__value weight, tsr__value bias, float eps); /* or none */
+tsr__value tsr__group_norm(tsr__exec *x, tsr__value in, tsr__value weight, tsr__value bias, int groups, float eps);
+tsr__value tsr__batch_denorm(tsr__exec *x, tsr__value in, tsr__value mean, tsr__value variance, float eps);
+
+/* Elementwise. */
+tsr__value tsr__modulate(tsr__exec *x, tsr__value in, tsr__value scale, tsr__value shift);
+tsr__value tsr__gated_add(tsr__exec *x, tsr__value in, tsr__value gate, tsr__value branch); /* in + gate branch */
+tsr__value tsr__add_values(tsr__exec *x, tsr__value a, tsr__value b);
+tsr__value tsr__sub_values(tsr__exec *x, tsr__value a, tsr__value b);
+tsr__value tsr__axpy(tsr__exec *x, tsr__value a, float scalar, tsr__value b); /* a + scalar b */
+tsr__value tsr__silu(tsr__exec *x, tsr__value in);
+tsr__value tsr__swiglu(tsr__exec *x, tsr__value gate, tsr__value value); /* silu(gate) value */
+
+tsr__value tsr__arange(tsr__exec *x, int64_t n); /* [n] I64: 0, 1, .. n-1 */
+tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table);
+tsr__value tsr__sinusoid(tsr__exec *x, tsr__value t, float scale, int64_t channels);
+
+typedef struct tsr__rope {
+    tsr__value cos, sin; /* [S, D] */
+    tsr__rope_style style;
+} tsr__rope;
+/* ids [S, axes] I64 */
+tsr__rope tsr__rope_table(tsr__exec *x, tsr__value ids, const int64_t *axes_dims, double theta, bool f64,
+                          tsr__rope_style style);
+tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope); /* in [B, S, H, D] */
+
+tsr__value tsr__upsample_nearest2x(tsr__exec *x, tsr__value in);
+tsr__value tsr__contiguous(tsr__exec *x, tsr__value in);
+tsr__value tsr__concat(tsr__exec *x, tsr__value a, tsr__value b, int dim); /* negative: from the end */
+
+/* "[2, 16, 32]" into text of at least 128 bytes, for messages. Returns text. */
+const char *tsr__shape_text(tsr__value v, char *text);
+
+#endif

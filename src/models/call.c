@@ -1,0 +1,186 @@
+/* Running a model: host tensors in, host tensors out. */
+#include "base/memory.h"
+#include "io/file.h"
+#include "models/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool force) {
+    const double mb = 1e6;
+    size_t available = tsr__memory_available(), need = 0;
+    if (!tsr__add(weights, activations, &need)) need = SIZE_MAX;
+    tsr__log(engine, TSR_LOG_INFO, "%s: %.1f MB of weights and %.1f MB of activations; %.1f MB are available", what,
+             (double)weights / mb, (double)activations / mb, (double)available / mb);
+    if (need <= available) return TSR_OK;
+    if (force) {
+        tsr__log(engine, TSR_LOG_WARNING, "%s needs %.1f MB, but the machine has %.1f MB available; going on as asked",
+                 what, (double)need / mb, (double)available / mb);
+        return TSR_OK;
+    }
+    return tsr__fail(engine, TSR_NOMEM,
+                     "%s needs %.1f MB of memory (%.1f MB weights, %.1f MB activations), but the machine has %.1f MB "
+                     "available; draw smaller, split it over more ranks, or go on with --force",
+                     what, (double)need / mb, (double)weights / mb, (double)activations / mb, (double)available / mb);
+}
+
+/* --- one forward --- */
+
+void tsr__call_forward(tsr__exec *x, void *context) {
+    tsr__call *call = context;
+    const tsr_model_desc *desc = call->model->desc;
+    tsr__value in[TSR__MAX_ARGUMENTS], out[TSR__MAX_RESULTS];
+    for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) {
+        const tsr_tensor *t = &call->inputs[i];
+        bool given = desc->inputs[i].name && t->data;
+        in[i] = given ? tsr__upload(x, t->dtype, t->ndim, t->shape, t->data) : tsr__none();
+    }
+    for (int i = 0; i < TSR__MAX_RESULTS; i++) out[i] = tsr__none();
+    desc->forward(x, call->model->self, in, out);
+    for (int i = 0; desc->outputs[i] && tsr__exec_status(x) == TSR_OK; i++) {
+        tsr_tensor *t = &call->outputs[i];
+        *t = (tsr_tensor){.name = desc->outputs[i], .dtype = TSR_F32, .ndim = out[i].ndim, .data = t->data};
+        memcpy(t->shape, out[i].shape, sizeof t->shape);
+        tsr__download(x, out[i], t->data);
+    }
+}
+
+/* --- named tensors --- */
+
+static bool convert(const tsr_tensor *from, tsr_dtype to, void *data, size_t n) {
+    if (from->dtype == to) {
+        memcpy(data, from->data, tsr_tensor_bytes(from));
+        return true;
+    }
+    float *f32 = data;
+    if (to == TSR_F32) return tsr_convert_to_f32(from->dtype, from->data, f32, n);
+    if (from->dtype == TSR_I32) {
+        for (size_t i = 0; i < n; i++) ((int64_t *)data)[i] = ((const int32_t *)from->data)[i];
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) { /* ids that somebody stored as floats */
+        float value = 0.0f;
+        const char *at = (const char *)from->data + i * tsr_dtype_bits(from->dtype) / 8;
+        if (!tsr_convert_to_f32(from->dtype, at, &value, 1)) return false;
+        ((int64_t *)data)[i] = (int64_t)value;
+    }
+    return true;
+}
+
+/* A copy of `given` in the argument's dtype and number of dimensions. */
+static tsr_status take_input(tsr_engine *engine, const tsr__argument *argument, const tsr_tensor *given,
+                             tsr_tensor *out) {
+    tsr_tensor t = *given;
+    while (t.ndim > argument->ndim && t.shape[0] == 1) {
+        memmove(t.shape, t.shape + 1, (size_t)(TSR_MAX_DIMS - 1) * sizeof *t.shape);
+        t.ndim--;
+    }
+    size_t n = (size_t)tsr_tensor_elements(&t);
+    if (t.ndim != argument->ndim || n == 0)
+        return tsr__fail(engine, TSR_SHAPE,
+                         "input \"%s\" has %d dimensions and %zu elements, but must have %d dimensions", argument->name,
+                         given->ndim, n, argument->ndim);
+    void *data = tsr__alloc(engine, n * tsr_dtype_bits(argument->dtype) / 8);
+    if (!data) return TSR_NOMEM;
+    if (!convert(given, argument->dtype, data, n)) {
+        tsr__free(engine, data);
+        return tsr__fail(engine, TSR_UNSUPPORTED, "input \"%s\" is stored as %s, which cannot be converted",
+                         argument->name, tsr_dtype_name(given->dtype));
+    }
+    t.dtype = argument->dtype;
+    t.data = data;
+    *out = t;
+    return TSR_OK;
+}
+
+static tsr_status take_inputs(tsr_model *model, const tsr_tensor *inputs, size_t n, tsr__call *call) {
+    for (int i = 0; model->desc->inputs[i].name; i++) {
+        const tsr__argument *argument = &model->desc->inputs[i];
+        const tsr_tensor *given = NULL;
+        for (size_t j = 0; j < n && !given; j++)
+            if (strcmp(inputs[j].name, argument->name) == 0) given = &inputs[j];
+        if (given)
+            TSR__TRY(take_input(model->engine, argument, given, &call->inputs[i]));
+        else if (!argument->optional)
+            return tsr__fail(model->engine, TSR_ARG, "%s needs the input \"%s\", which was not given",
+                             model->desc->class_name, argument->name);
+    }
+    return TSR_OK;
+}
+
+static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
+    tsr__graph *graph = NULL;
+    TSR__TRY(tsr__exec_record(x, tsr__call_forward, call, &graph));
+    TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+    TSR__TRY(tsr__exec_reserve(x));
+    for (int i = 0; model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
+        if (!call->outputs[i].data) return TSR_NOMEM;
+    }
+    return tsr__exec_run(x, graph, call);
+}
+
+static tsr_status give_outputs(tsr_model *model, tsr__call *call, tsr_tensor **outputs, size_t *n_outputs) {
+    size_t n = 0;
+    while (model->desc->outputs[n]) n++;
+    tsr_tensor *list = tsr__alloc(model->engine, n * sizeof *list);
+    if (!list) return TSR_NOMEM;
+    memcpy(list, call->outputs, n * sizeof *list);
+    memset(call->outputs, 0, sizeof call->outputs);
+    *outputs = list;
+    *n_outputs = n;
+    return TSR_OK;
+}
+
+tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs, tsr_tensor **outputs,
+                             size_t *n_outputs) {
+    tsr__call call = {.model = model};
+    tsr__exec *x = NULL;
+    tsr_status status = take_inputs(model, inputs, n_inputs, &call);
+    if (status == TSR_OK) status = tsr__exec_create(model->engine, model->dtype, &x);
+    if (status == TSR_OK) status = run(model, x, &call);
+    if (status == TSR_OK) status = give_outputs(model, &call, outputs, n_outputs);
+    tsr__exec_destroy(x);
+    for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(model->engine, call.inputs[i].data);
+    for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(model->engine, call.outputs[i].data);
+    return status;
+}
+
+bool tsr_model_has_input(const tsr_model *model, const char *name) {
+    for (int i = 0; model->desc->inputs[i].name; i++)
+        if (strcmp(model->desc->inputs[i].name, name) == 0) return true;
+    return false;
+}
+
+void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n) {
+    for (size_t i = 0; tensors && i < n; i++) tsr__free(engine, tensors[i].data);
+    tsr__free(engine, tensors);
+}
+
+/* --- a component by itself --- */
+
+static tsr_status open_and_load(tsr_engine *engine, const char *folder, const tsr_model_options *options,
+                                tsr_model **out) {
+    TSR__TRY(tsr__model_open(engine, folder, "model", NULL, out));
+    tsr_model *model = *out;
+    if (options->dtype != TSR_DTYPE_NONE) model->dtype = options->dtype;
+    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, model->weight_bytes, 0, options->force));
+    return tsr__model_load(model);
+}
+
+tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder, const tsr_model_options *options,
+                                     tsr_model **out) {
+    tsr_model_options given = TSR_MODEL_OPTIONS_INIT;
+    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    char *path = given.subfolder ? tsr__path_join(engine, folder, given.subfolder) : tsr__strdup(engine, folder);
+    if (!path) return TSR_NOMEM;
+    tsr_model *model = NULL;
+    tsr_status status = open_and_load(engine, path, &given, &model);
+    tsr__free(engine, path);
+    if (status != TSR_OK) {
+        tsr_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return TSR_OK;
+}

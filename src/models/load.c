@@ -1,0 +1,84 @@
+/* Weights into device memory, and out of it again. */
+#include "models/model.h"
+
+#include <math.h>
+
+typedef struct loading {
+    tsr_model *model;
+    tsr_progress progress;
+    double start;
+    uint64_t random; /* state of the generator of random weights */
+} loading;
+
+static size_t param_bytes(const tsr__param *param) {
+    return (size_t)tsr__view_elements(&param->view) * tsr_dtype_bits(param->view.dtype) / 8;
+}
+
+static tsr_status read_weight(loading *l, const tsr__param *param, void *host) {
+    char path[TSR__PATH_BYTES];
+    tsr_checkpoint *checkpoint = l->model->checkpoint;
+    const tsr_tensor_info *info = tsr_checkpoint_find(checkpoint, tsr__param_path(param, path, sizeof path));
+    return tsr_checkpoint_read(checkpoint, info, 0, NULL, 0, host, param_bytes(param));
+}
+
+/* Uniform of variance 1/fan_in: xorshift64*, for timing only. */
+static tsr_status make_weight(loading *l, const tsr__param *param, void *host) {
+    int64_t n = tsr__view_elements(&param->view);
+    int64_t fan_in = param->view.ndim > 1 ? n / param->view.shape[0] : 1;
+    float width = sqrtf(12.0f / (float)(fan_in > 0 ? fan_in : 1)), block[256];
+    size_t size = tsr_dtype_bits(param->view.dtype) / 8;
+    for (int64_t i = 0; i < n; i += 256) {
+        int64_t m = n - i < 256 ? n - i : 256;
+        for (int64_t j = 0; j < m; j++) {
+            l->random ^= l->random >> 12;
+            l->random ^= l->random << 25;
+            l->random ^= l->random >> 27;
+            block[j] = width * ((float)(l->random >> 40) * 0x1p-24f - 0.5f);
+        }
+        tsr_convert_from_f32(param->view.dtype, block, (char *)host + (size_t)i * size, (size_t)m);
+    }
+    return TSR_OK;
+}
+
+static tsr_status fill(loading *l, tsr__param *param) {
+    tsr__device *device = l->model->engine->device;
+    size_t bytes = param_bytes(param);
+    void *host = device->ops->host_pointer(device, param->view.data);
+    void *staging = host ? NULL : tsr__alloc(l->model->engine, bytes);
+    if (!host && !(host = staging)) return TSR_NOMEM;
+    tsr_status status = l->model->checkpoint ? read_weight(l, param, host) : make_weight(l, param, host);
+    if (status == TSR_OK && staging) status = device->ops->upload(device, param->view.data, staging, bytes);
+    tsr__free(l->model->engine, staging);
+    return status;
+}
+
+static tsr_status load_param(void *user, tsr__param *param) {
+    loading *l = user;
+    tsr__device *device = l->model->engine->device;
+    param->view.data = device->ops->alloc(device, param_bytes(param));
+    if (!param->view.data) return TSR_NOMEM;
+    TSR__TRY(fill(l, param));
+    l->progress.done += param_bytes(param);
+    l->progress.seconds = tsr__seconds() - l->start;
+    return tsr__progress(l->model->engine, &l->progress);
+}
+
+tsr_status tsr__model_load(tsr_model *model) {
+    loading l = {.model = model, .start = tsr__seconds(), .random = 0x9e3779b97f4a7c15u};
+    l.progress = (tsr_progress){TSR_PHASE_LOAD, model->component, 0, model->weight_bytes, 0.0};
+    model->loaded = true;
+    TSR__TRY(tsr__progress(model->engine, &l.progress));
+    return tsr__module_visit_params(model->self, load_param, &l);
+}
+
+static tsr_status unload_param(void *user, tsr__param *param) {
+    tsr__device *device = user;
+    device->ops->free(device, param->view.data);
+    param->view.data = NULL;
+    return TSR_OK;
+}
+
+void tsr__model_unload(tsr_model *model) {
+    if (!model->loaded) return;
+    model->loaded = tsr__module_visit_params(model->self, unload_param, model->engine->device) != TSR_OK;
+}

@@ -1,0 +1,78 @@
+/* What all models have in common: a descriptor for each class; opening a folder against it, loading, running. */
+#ifndef TSR_MODELS_MODEL_H
+#define TSR_MODELS_MODEL_H
+
+#include "io/json.h"
+#include "nn/layers.h"
+
+#include <tessera/model.h>
+
+enum { TSR__MAX_ARGUMENTS = 8, TSR__MAX_RESULTS = 4 };
+
+/* An argument of a forward. */
+typedef struct tsr__argument {
+    const char *name;
+    tsr_dtype dtype; /* F32 or I64 */
+    int ndim;        /* an extra leading dimension of size 1 is allowed, where diffusers allows it too */
+    bool optional;
+} tsr__argument;
+
+typedef struct tsr_model_desc {
+    const char *class_name;
+    size_t self_size; /* of the struct whose first member is the root tsr__module */
+    /* Declares the members below self from the config. Sizes out of bounds are the config's sticky failure. */
+    void (*declare)(tsr__tree *tree, void *self, tsr__config *config);
+    tsr__argument inputs[TSR__MAX_ARGUMENTS + 1]; /* ended by a name of NULL */
+    const char *outputs[TSR__MAX_RESULTS + 1];    /* ended by NULL */
+    void (*forward)(tsr__exec *x, const void *self, const tsr__value *in, tsr__value *out);
+    /* Shapes of the inputs for so many tokens; NULL where a class has no such notion. shapes[i][0] = 0: leave it out.
+     */
+    void (*input_shapes)(const void *self, int64_t tokens, int64_t text_tokens, int64_t (*shapes)[TSR_MAX_DIMS]);
+    /* Config keys of the numbers of blocks, for benchmarks with fewer. */
+    const char *layer_keys[2];
+} tsr_model_desc;
+
+/* The descriptor of a class, or NULL; and all class names, joined by ", ". */
+const tsr_model_desc *tsr__model_desc_find(const char *class_name);
+const char *tsr__model_classes(char *text, size_t size);
+
+struct tsr_model {
+    tsr_engine *engine;
+    const tsr_model_desc *desc;
+    char *folder;
+    const char *component; /* "transformer"; for messages, progress and taps */
+    tsr_dtype dtype;       /* what matmul inputs may be rounded to */
+    tsr_dtype stored;      /* dtype of most weights */
+    tsr__tree tree;
+    void *self;
+    tsr_checkpoint *checkpoint; /* NULL for random weights */
+    size_t weight_bytes;
+    bool loaded;
+};
+
+/* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.
+ * expected: class that the folder must hold, or NULL. */
+TSR_NODISCARD tsr_status tsr__model_open(tsr_engine *engine, const char *folder, const char *component,
+                                         const char *expected, tsr_model **out);
+/* Reads the weights; reports progress. Then releases them again. */
+TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
+void tsr__model_unload(tsr_model *model);
+/* A model from a config alone, its weights random (mean 0, variance 1/fan_in) in `stored`. Not loaded yet: the weights
+ * are made by tsr__model_load. layers: numbers of blocks that replace the config's, negative: keep. */
+TSR_NODISCARD tsr_status tsr__model_from_config(tsr_engine *engine, const char *path, tsr_dtype stored,
+                                                const int64_t layers[2], tsr_model **out);
+
+/* A forward from host tensors to host tensors, for tsr__exec_record and tsr__exec_run. */
+typedef struct tsr__call {
+    const tsr_model *model;
+    tsr_tensor inputs[TSR__MAX_ARGUMENTS]; /* in the descriptor's order, of its dtypes; data NULL: absent */
+    tsr_tensor
+        outputs[TSR__MAX_RESULTS]; /* shapes are set by the meta run; data by whoever allocates them before the run */
+} tsr__call;
+void tsr__call_forward(tsr__exec *x, void *call);
+
+/* Compares what a phase needs with what the machine has; TSR_NOMEM with both numbers, or a warning under `force`. */
+TSR_NODISCARD tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations,
+                                           bool force);
+
+#endif

@@ -1,0 +1,20 @@
+/* The classes that there are. */
+#include "models/models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tsr_model_desc *const all[] = {&tsr__flux2_transformer, &tsr__qwen3, &tsr__autoencoder_kl_flux2};
+
+const tsr_model_desc *tsr__model_desc_find(const char *class_name) {
+    for (size_t i = 0; i < TSR__COUNT(all); i++)
+        if (strcmp(all[i]->class_name, class_name) == 0) return all[i];
+    return NULL;
+}
+
+const char *tsr__model_classes(char *text, size_t size) {
+    size_t used = 0;
+    for (size_t i = 0; i < TSR__COUNT(all) && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", all[i]->class_name);
+    return text;
+}

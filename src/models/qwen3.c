@@ -1,0 +1,176 @@
+/* Qwen3ForCausalLM (transformers) as a text encoder. Shapes: B batch, S tokens, D hidden size. */
+#include "models/models.h"
+#include "nn/attention.h"
+
+#include <string.h>
+
+/* hidden_states[k] that FLUX.2 [klein] takes (text_encoder_out_layers): the state after k layers. */
+static const int64_t taps[] = {9, 18, 27};
+enum { N_TAPS = TSR__COUNT(taps) };
+
+typedef struct layer {
+    tsr__module module;
+    struct {
+        tsr__module module;
+        tsr__linear q_proj, k_proj, v_proj, o_proj;
+        tsr__norm q_norm, k_norm;
+    } self_attn;
+    struct {
+        tsr__module module;
+        tsr__linear gate_proj, up_proj, down_proj;
+        tsr__plain_module act_fn;
+    } mlp;
+    tsr__norm input_layernorm, post_attention_layernorm;
+} layer;
+
+typedef struct qwen3 {
+    tsr__module module;
+    struct {
+        tsr__module module;
+        tsr__embedding_layer embed_tokens;
+        tsr__module_list layers;
+        tsr__norm norm;
+        tsr__plain_module rotary_emb;
+    } model;
+    layer *items;
+    int64_t vocab_size, hidden_size, intermediate_size, heads, kv_heads, head_dim;
+    double eps, rope_theta;
+    tsr__bias bias;
+    bool final_norm; /* the last tap is behind the last layer, where transformers has applied the norm */
+} qwen3;
+
+/* --- declaration --- */
+
+static void declare_layer(const qwen3 *self, layer *l) {
+    int64_t D = self->hidden_size, d = self->head_dim;
+    TSR__CHILD(l, self_attn);
+    TSR__LINEAR(&l->self_attn, q_proj, D, self->heads * d, self->bias);
+    TSR__LINEAR(&l->self_attn, k_proj, D, self->kv_heads * d, self->bias);
+    TSR__LINEAR(&l->self_attn, v_proj, D, self->kv_heads * d, self->bias);
+    TSR__LINEAR(&l->self_attn, o_proj, self->heads * d, D, self->bias);
+    TSR__RMS_NORM(&l->self_attn, q_norm, d, self->eps);
+    TSR__RMS_NORM(&l->self_attn, k_norm, d, self->eps);
+    TSR__CHILD(l, mlp);
+    TSR__LINEAR(&l->mlp, gate_proj, D, self->intermediate_size, TSR__NO_BIAS);
+    TSR__LINEAR(&l->mlp, up_proj, D, self->intermediate_size, TSR__NO_BIAS);
+    TSR__LINEAR(&l->mlp, down_proj, self->intermediate_size, D, TSR__NO_BIAS);
+    TSR__CHILD(&l->mlp, act_fn);
+    TSR__RMS_NORM(l, input_layernorm, D, self->eps);
+    TSR__RMS_NORM(l, post_attention_layernorm, D, self->eps);
+}
+
+/* transformers 5 keeps the rope in rope_parameters, transformers 4 in rope_theta and rope_scaling. */
+static void read_rope(qwen3 *self, tsr__config *c) {
+    static const char *const kinds[] = {"rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"};
+    double flat = tsr__config_double(c, "rope_theta", 10000.0, 1.0, 1e12);
+    self->rope_theta = tsr__config_double(c, "rope_parameters.rope_theta", flat, 1.0, 1e12);
+    for (size_t i = 0; i < TSR__COUNT(kinds); i++) {
+        const char *kind = tsr__config_string(c, kinds[i], "default");
+        if (c->status == TSR_OK && strcmp(kind, "default") != 0)
+            c->status = tsr__fail(c->engine, TSR_UNSUPPORTED, "%s: %s is \"%s\"; Tessera has the default rope only",
+                                  c->path, kinds[i], kind);
+    }
+}
+
+static void refuse_unknown_forms(tsr__config *c) {
+    const char *act = tsr__config_string(c, "hidden_act", "silu");
+    bool window = tsr__config_bool(c, "use_sliding_window", false);
+    if (c->status == TSR_OK && (strcmp(act, "silu") != 0 || window))
+        c->status = tsr__fail(c->engine, TSR_UNSUPPORTED,
+                              "%s: hidden_act is \"%s\" and use_sliding_window is %s; Tessera "
+                              "has silu and full attention only",
+                              c->path, act, window ? "true" : "false");
+}
+
+static void read_config(qwen3 *self, tsr__config *c) {
+    enum { MOST = 1 << 20 };
+    self->vocab_size = tsr__config_int(c, "vocab_size", 151936, 1, 1 << 24);
+    self->hidden_size = tsr__config_int(c, "hidden_size", 4096, 1, MOST);
+    self->intermediate_size = tsr__config_int(c, "intermediate_size", 22016, 1, MOST);
+    self->heads = tsr__config_int(c, "num_attention_heads", 32, 1, 4096);
+    self->kv_heads = tsr__config_int(c, "num_key_value_heads", self->heads, 1, 4096);
+    self->head_dim = tsr__config_int(c, "head_dim", 128, 2, 4096);
+    self->eps = tsr__config_double(c, "rms_norm_eps", 1e-6, 0.0, 1.0);
+    self->bias = tsr__config_bool(c, "attention_bias", false) ? TSR__BIAS : TSR__NO_BIAS;
+    read_rope(self, c);
+    refuse_unknown_forms(c);
+    if (c->status == TSR_OK && (self->heads % self->kv_heads != 0 || self->head_dim % 2 != 0))
+        c->status = tsr__fail(c->engine, TSR_FORMAT,
+                              "%s: %lld attention heads of %lld channels over %lld key/value heads do not divide",
+                              c->path, (long long)self->heads, (long long)self->head_dim, (long long)self->kv_heads);
+}
+
+static void qwen3_declare(tsr__tree *tree, void *model, tsr__config *c) {
+    qwen3 *self = model;
+    read_config(self, c);
+    int64_t used = taps[N_TAPS - 1];
+    int64_t layers = tsr__config_int(c, "num_hidden_layers", 32, used, 1000);
+    self->final_norm = layers == used;
+    if (c->status != TSR_OK) return;
+    TSR__CHILD(self, model);
+    TSR__EMBEDDING(&self->model, embed_tokens, self->vocab_size, self->hidden_size);
+    if (!TSR__LIST(tree, &self->model, layers, used, self->items)) return;
+    for (int64_t i = 0; i < used; i++) declare_layer(self, &self->items[i]);
+    if (self->final_norm) TSR__RMS_NORM(&self->model, norm, self->hidden_size, self->eps);
+    TSR__CHILD(&self->model, rotary_emb);
+}
+
+/* --- forward --- */
+
+static tsr__value attention_forward(tsr__exec *x, const qwen3 *self, const layer *l, tsr__value h, tsr__value mask,
+                                    tsr__rope rope) {
+    int64_t d = self->head_dim;
+    tsr__value q = tsr__split_heads(x, tsr__linear_forward(x, &l->self_attn.q_proj, h), d);
+    tsr__value k = tsr__split_heads(x, tsr__linear_forward(x, &l->self_attn.k_proj, h), d);
+    tsr__value v = tsr__split_heads(x, tsr__linear_forward(x, &l->self_attn.v_proj, h), d);
+    q = tsr__rotate(x, tsr__rms_norm_forward(x, &l->self_attn.q_norm, q), rope);
+    k = tsr__rotate(x, tsr__rms_norm_forward(x, &l->self_attn.k_norm, k), rope);
+    tsr__value out = tsr__attention(x, q, k, v, (tsr__attention_options){.key_mask = mask, .causal = true});
+    return tsr__tapped(x, &l->self_attn.module, tsr__linear_forward(x, &l->self_attn.o_proj, out));
+}
+
+/* down(silu(gate h) up h) */
+static tsr__value mlp_forward(tsr__exec *x, const layer *l, tsr__value h) {
+    tsr__value gate = tsr__linear_forward(x, &l->mlp.gate_proj, h), up = tsr__linear_forward(x, &l->mlp.up_proj, h);
+    return tsr__tapped(x, &l->mlp.module, tsr__linear_forward(x, &l->mlp.down_proj, tsr__swiglu(x, gate, up)));
+}
+
+/* x += attn(RMS x); x += mlp(RMS x) */
+static tsr__value layer_forward(tsr__exec *x, const qwen3 *self, const layer *l, tsr__value h, tsr__value mask,
+                                tsr__rope rope) {
+    tsr__value normed = tsr__rms_norm_forward(x, &l->input_layernorm, h);
+    h = tsr__add_values(x, h, attention_forward(x, self, l, normed, mask, rope));
+    normed = tsr__rms_norm_forward(x, &l->post_attention_layernorm, h);
+    return tsr__tapped(x, &l->module, tsr__add_values(x, h, mlp_forward(x, l, normed)));
+}
+
+enum { INPUT_IDS, ATTENTION_MASK };
+
+static void qwen3_forward(tsr__exec *x, const void *model, const tsr__value *in, tsr__value *out) {
+    const qwen3 *self = model;
+    int64_t S = in[INPUT_IDS].shape[1];
+    tsr__value positions = tsr__reshape(x, tsr__arange(x, S), TSR__SHAPE(S, 1));
+    tsr__rope rope = tsr__rope_table(x, positions, &self->head_dim, self->rope_theta, false, TSR__ROPE_HALF);
+    tsr__tapped_at(x, &self->model.rotary_emb.module, 0, tsr__reshape(x, rope.cos, TSR__SHAPE(1, S, self->head_dim)));
+    tsr__tapped_at(x, &self->model.rotary_emb.module, 1, tsr__reshape(x, rope.sin, TSR__SHAPE(1, S, self->head_dim)));
+    tsr__value h = tsr__embedding_forward(x, &self->model.embed_tokens, in[INPUT_IDS]);
+    out[0] = tsr__none();
+    for (int64_t i = 0, tap = 0; i < self->model.layers.n; i++) {
+        h = layer_forward(x, self, &self->items[i], h, in[ATTENTION_MASK], rope);
+        if (i + 1 != taps[tap]) continue;
+        tsr__value state = tap == N_TAPS - 1 && self->final_norm ? tsr__rms_norm_forward(x, &self->model.norm, h) : h;
+        out[0] = tap++ ? tsr__concat(x, out[0], state, -1) : state;
+    }
+}
+
+const tsr_model_desc tsr__qwen3 = {
+    .class_name = "Qwen3ForCausalLM",
+    .self_size = sizeof(qwen3),
+    .declare = qwen3_declare,
+    .inputs = {[INPUT_IDS] = {"input_ids", TSR_I64, 2, false}, [ATTENTION_MASK] = {"attention_mask", TSR_I64, 2, true}},
+    .outputs = {"prompt_embeds"},
+    .forward = qwen3_forward,
+};
+
+int64_t tsr__qwen3_embedding_dim(const tsr_model *model) { return N_TAPS * ((const qwen3 *)model->self)->hidden_size; }
+int64_t tsr__qwen3_vocab_size(const tsr_model *model) { return ((const qwen3 *)model->self)->vocab_size; }

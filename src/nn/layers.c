@@ -1,0 +1,111 @@
+#include "nn/layers.h"
+
+/* Refuses an input whose last dimension is not what the weight wants, naming the module. */
+static bool fits(tsr__exec *x, const tsr__module *module, tsr__value in, int64_t channels) {
+    if (tsr__is_none(in) || tsr__exec_status(x) != TSR_OK) return false;
+    if (in.ndim > 0 && in.shape[in.ndim - 1] == channels) return true;
+    char path[TSR__PATH_BYTES], shape[128];
+    (void)tsr__exec_fail(x, TSR_SHAPE, "%s: its input has shape %s, but it takes %lld channels",
+                         tsr__module_path(module, path, sizeof path), tsr__shape_text(in, shape), (long long)channels);
+    return false;
+}
+
+void tsr__linear_add(tsr__module *parent, tsr__linear *linear, const char *name, int64_t in, int64_t out,
+                     tsr__bias bias) {
+    tsr__module_add(parent, &linear->module, name);
+    TSR__PARAM(linear, weight, out, in);
+    if (bias == TSR__BIAS) TSR__PARAM(linear, bias, out);
+}
+
+tsr__value tsr__linear_forward(tsr__exec *x, const tsr__linear *linear, tsr__value in) {
+    if (!fits(x, &linear->module, in, linear->weight.view.shape[1])) return tsr__none();
+    tsr__value weight = tsr__param_value(x, &linear->weight), bias = tsr__param_value(x, &linear->bias);
+    return tsr__tapped(x, &linear->module, tsr__matmul(x, in, weight, bias));
+}
+
+void tsr__layer_norm_add(tsr__module *parent, tsr__norm *norm, const char *name, double eps) {
+    tsr__module_add(parent, &norm->module, name);
+    norm->eps = (float)eps;
+}
+
+void tsr__rms_norm_add(tsr__module *parent, tsr__norm *norm, const char *name, int64_t channels, double eps) {
+    tsr__module_add(parent, &norm->module, name);
+    norm->eps = (float)eps;
+    TSR__PARAM(norm, weight, channels);
+}
+
+tsr__value tsr__layer_norm_forward(tsr__exec *x, const tsr__norm *norm, tsr__value in) {
+    tsr__value weight = tsr__param_value(x, &norm->weight), bias = tsr__param_value(x, &norm->bias);
+    return tsr__tapped(x, &norm->module, tsr__layer_norm(x, in, weight, bias, norm->eps));
+}
+
+tsr__value tsr__rms_norm_forward(tsr__exec *x, const tsr__norm *norm, tsr__value in) {
+    if (!fits(x, &norm->module, in, norm->weight.view.shape[0])) return tsr__none();
+    return tsr__tapped(x, &norm->module, tsr__rms_norm(x, in, tsr__param_value(x, &norm->weight), norm->eps));
+}
+
+void tsr__group_norm_add(tsr__module *parent, tsr__group_norm_layer *norm, const char *name, int64_t channels,
+                         int64_t groups, double eps) {
+    tsr__module_add(parent, &norm->module, name);
+    norm->groups = (int)groups;
+    norm->eps = (float)eps;
+    TSR__PARAM(norm, weight, channels);
+    TSR__PARAM(norm, bias, channels);
+}
+
+tsr__value tsr__group_norm_forward(tsr__exec *x, const tsr__group_norm_layer *norm, tsr__value in) {
+    if (!fits(x, &norm->module, in, norm->weight.view.shape[0])) return tsr__none();
+    tsr__value weight = tsr__param_value(x, &norm->weight), bias = tsr__param_value(x, &norm->bias);
+    return tsr__tapped_image(x, &norm->module, tsr__group_norm(x, in, weight, bias, norm->groups, norm->eps));
+}
+
+void tsr__conv2d_add(tsr__module *parent, tsr__conv2d_layer *conv, const char *name, int64_t in, int64_t out,
+                     int64_t kernel) {
+    tsr__module_add(parent, &conv->module, name);
+    TSR__PARAM(conv, weight, out, in, kernel, kernel);
+    TSR__PARAM(conv, bias, out);
+}
+
+tsr__value tsr__conv2d_forward(tsr__exec *x, const tsr__conv2d_layer *conv, tsr__value in) {
+    if (!fits(x, &conv->module, in, conv->weight.view.shape[1])) return tsr__none();
+    tsr__value weight = tsr__param_value(x, &conv->weight), bias = tsr__param_value(x, &conv->bias);
+    return tsr__tapped_image(x, &conv->module, tsr__conv2d(x, in, weight, bias));
+}
+
+void tsr__embedding_add(tsr__module *parent, tsr__embedding_layer *embedding, const char *name, int64_t n,
+                        int64_t dim) {
+    tsr__module_add(parent, &embedding->module, name);
+    TSR__PARAM(embedding, weight, n, dim);
+}
+
+tsr__value tsr__embedding_forward(tsr__exec *x, const tsr__embedding_layer *embedding, tsr__value ids) {
+    return tsr__tapped(x, &embedding->module, tsr__embedding(x, ids, tsr__param_value(x, &embedding->weight)));
+}
+
+void tsr__linear_item_add(tsr__module *parent, tsr__linear_item *list, const char *name, int64_t in, int64_t out,
+                          tsr__bias bias) {
+    tsr__module_add(parent, &list->list.module, name);
+    list->list.n = 1;
+    tsr__linear_add(&list->list.module, &list->item, "0", in, out, bias);
+}
+
+void tsr__timestep_embedding_add(tsr__module *parent, tsr__timestep_embedding *mlp, const char *name, int64_t in,
+                                 int64_t out, tsr__bias bias) {
+    tsr__module_add(parent, &mlp->module, name);
+    TSR__LINEAR(mlp, linear_1, in, out, bias);
+    TSR__CHILD(mlp, act);
+    TSR__LINEAR(mlp, linear_2, out, out, bias);
+}
+
+tsr__value tsr__timestep_embedding_forward(tsr__exec *x, const tsr__timestep_embedding *mlp, tsr__value sinusoid) {
+    tsr__value h = tsr__tapped(x, &mlp->act.module, tsr__silu(x, tsr__linear_forward(x, &mlp->linear_1, sinusoid)));
+    return tsr__tapped(x, &mlp->module, tsr__linear_forward(x, &mlp->linear_2, h));
+}
+
+tsr__value tsr__split_heads(tsr__exec *x, tsr__value v, int64_t head_dim) {
+    return tsr__reshape(x, v, TSR__SHAPE(v.shape[0], v.shape[1], -1, head_dim));
+}
+
+tsr__value tsr__merge_heads(tsr__exec *x, tsr__value v) {
+    return tsr__reshape(x, v, TSR__SHAPE(v.shape[0], v.shape[1], -1));
+}

@@ -1,0 +1,109 @@
+#include "nn/module.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tsr__chunk_of_memory {
+    struct tsr__chunk_of_memory *next;
+};
+
+void *tsr__tree_alloc(tsr__tree *tree, int64_t n, size_t size) {
+    enum { HEADER = 64 }; /* keeps the alignment of the allocator */
+    size_t bytes = 0;
+    if (tree->status != TSR_OK) return NULL;
+    bool fits = n >= 0 && tsr__mul((size_t)n, size, &bytes) && tsr__add(bytes, HEADER, &bytes);
+    struct tsr__chunk_of_memory *chunk = fits ? tsr__calloc(tree->engine, 1, bytes) : NULL;
+    if (!chunk) {
+        tree->status = TSR_NOMEM;
+        return NULL;
+    }
+    chunk->next = tree->memory;
+    tree->memory = chunk;
+    return (char *)chunk + HEADER;
+}
+
+void tsr__tree_free(tsr__tree *tree) {
+    for (struct tsr__chunk_of_memory *c = tree->memory, *next; c; c = next) {
+        next = c->next;
+        tsr__free(tree->engine, c);
+    }
+    tree->memory = NULL;
+}
+
+void tsr__module_add(tsr__module *parent, tsr__module *child, const char *name) {
+    child->name = name;
+    child->parent = parent;
+    if (parent->last_child)
+        parent->last_child->next = child;
+    else
+        parent->first_child = child;
+    parent->last_child = child;
+}
+
+void tsr__param_add(tsr__module *owner, tsr__param *param, const char *name, int ndim, const int64_t *shape) {
+    *param = (tsr__param){.name = name, .owner = owner, .view = tsr__view_dense(NULL, TSR_DTYPE_NONE, ndim, shape)};
+    tsr__param **end = &owner->params;
+    while (*end) end = &(*end)->next;
+    *end = param;
+}
+
+const char *tsr__index_name(tsr__tree *tree, int64_t i) {
+    char *name = tsr__tree_alloc(tree, 1, 24);
+    if (name) snprintf(name, 24, "%lld", (long long)i);
+    return name;
+}
+
+void *tsr__module_list_add(tsr__tree *tree, tsr__module *parent, tsr__module_list *list, const char *name, int64_t n,
+                           size_t item_size) {
+    tsr__module_add(parent, &list->module, name);
+    char *items = tsr__tree_alloc(tree, n, item_size);
+    for (int64_t i = 0; items && i < n; i++) {
+        const char *index = tsr__index_name(tree, i);
+        if (!index) return NULL;
+        tsr__module_add(&list->module, (tsr__module *)(void *)(items + (size_t)i * item_size), index);
+    }
+    list->n = items ? n : 0;
+    return items;
+}
+
+/* Writes the path and its end, returns the length; never past text + size. */
+static size_t write_path(const tsr__module *module, char *text, size_t size) {
+    size_t used = module->parent ? write_path(module->parent, text, size) : 0;
+    int more = snprintf(text + used, size - used, used && *module->name ? ".%s" : "%s", module->name);
+    used += more > 0 ? (size_t)more : 0;
+    return used < size ? used : size - 1;
+}
+
+char *tsr__module_path(const tsr__module *module, char *text, size_t size) {
+    write_path(module, text, size);
+    return text;
+}
+
+char *tsr__param_path(const tsr__param *param, char *text, size_t size) {
+    size_t used = write_path(param->owner, text, size);
+    snprintf(text + used, size - used, used ? ".%s" : "%s", param->name);
+    return text;
+}
+
+tsr_status tsr__module_visit_params(tsr__module *module, tsr__param_visitor visit, void *user) {
+    for (tsr__param *p = module->params; p; p = p->next) TSR__TRY(visit(user, p));
+    for (tsr__module *child = module->first_child; child; child = child->next)
+        TSR__TRY(tsr__module_visit_params(child, visit, user));
+    return TSR_OK;
+}
+
+void tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v) { tsr__tap(x, module, index, v); }
+
+tsr__value tsr__tapped(tsr__exec *x, const tsr__module *module, tsr__value v) {
+    tsr__tap(x, module, 0, v);
+    return v;
+}
+
+tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value v) {
+    tsr__tap(x, module, 0, tsr__permute(x, v, TSR__ORDER(0, 3, 1, 2)));
+    return v;
+}
+
+tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param) {
+    return param->owner ? tsr__external(x, &param->view) : tsr__none();
+}

@@ -1,0 +1,78 @@
+/* The module tree of a model. Its members are named as the checkpoint's keys, through macros that make the name from
+ * the C member, so that a member and its key cannot drift apart. Modules live inside the structs of their models. */
+#ifndef TSR_NN_MODULE_H
+#define TSR_NN_MODULE_H
+
+#include "exec/ops.h"
+
+#include <tessera/checkpoint.h>
+
+typedef struct tsr__module tsr__module;
+typedef struct tsr__param tsr__param;
+typedef struct tsr__tree tsr__tree;
+
+struct tsr__param {
+    const char *name; /* "weight" */
+    tsr__module *owner;
+    tsr__view view; /* shape from the config; dtype and data from the checkpoint */
+    tsr__param *next;
+};
+
+struct tsr__module {
+    const char *name; /* the last part of the path: "to_q", "0"; "" for the model itself */
+    tsr__module *parent, *first_child, *last_child, *next;
+    tsr__param *params;
+};
+
+/* Memory and errors of a tree that is being declared; sticky. */
+struct tsr__tree {
+    tsr_engine *engine;
+    tsr_status status;
+    struct tsr__chunk_of_memory *memory;
+};
+
+/* Zeroed memory that lives as long as the tree; NULL after a failure (the tree's status says so). */
+void *tsr__tree_alloc(tsr__tree *tree, int64_t n, size_t size);
+void tsr__tree_free(tsr__tree *tree);
+
+/* Adds `child` below `parent` under a name that is a string constant or of the tree's memory. */
+void tsr__module_add(tsr__module *parent, tsr__module *child, const char *name);
+void tsr__param_add(tsr__module *owner, tsr__param *param, const char *name, int ndim, const int64_t *shape);
+/* The decimal name of item i of a list. */
+const char *tsr__index_name(tsr__tree *tree, int64_t i);
+
+/* parent->member, a struct whose first member is tsr__module, becomes the child "member". */
+#define TSR__CHILD(parent, member) tsr__module_add(&(parent)->module, &(parent)->member.module, #member)
+#define TSR__PARAM(owner, member, ...)                                                                                 \
+    tsr__param_add(&(owner)->module, &(owner)->member, #member, TSR__SHAPE(__VA_ARGS__))
+
+/* A list of modules (torch.nn.ModuleList): items of a struct whose first member is tsr__module. */
+typedef struct tsr__module_list {
+    tsr__module module;
+    int64_t n;
+} tsr__module_list;
+
+/* Declares list `member` with its n items, which are allocated, zeroed and returned; NULL after a failure. */
+void *tsr__module_list_add(tsr__tree *tree, tsr__module *parent, tsr__module_list *list, const char *name, int64_t n,
+                           size_t item_size);
+#define TSR__LIST(tree, parent, member, n, items)                                                                      \
+    ((items) = tsr__module_list_add(tree, &(parent)->module, &(parent)->member, #member, n, sizeof *(items)))
+
+/* The path ("transformer_blocks.0.attn.to_q") into text of `size` bytes, cut if too long. Returns text. */
+char *tsr__module_path(const tsr__module *module, char *text, size_t size);
+char *tsr__param_path(const tsr__param *param, char *text, size_t size);
+enum { TSR__PATH_BYTES = 256 };
+
+/* Calls visit for every parameter below module, depth first in order of declaration, until it returns a failure. */
+typedef tsr_status (*tsr__param_visitor)(void *user, tsr__param *param);
+TSR_NODISCARD tsr_status tsr__module_visit_params(tsr__module *module, tsr__param_visitor visit, void *user);
+
+/* Names the output of a module for taps, and returns it. */
+tsr__value tsr__tapped(tsr__exec *x, const tsr__module *module, tsr__value v);
+void tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v);
+/* The same for an image [B, H, W, C], which torch knows as [B, C, H, W]. */
+tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value v);
+
+tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param); /* none where it was not declared */
+
+#endif

@@ -1,0 +1,119 @@
+#include "pipelines/pipeline.h"
+
+#include "base/text.h"
+#include "io/file.h"
+
+#include <string.h>
+
+static const char *const folder_of[TSR__N_MODELS] = {"text_encoder", "transformer", "vae"};
+
+/* model_index.json names a component as [library, class]. */
+static tsr_status check_component(tsr_pipeline *p, tsr__config *index, const char *name, const char *wanted) {
+    json_t *row = json_object_get(index->root, name);
+    const char *class_name = json_string_value(json_array_get(row, 1));
+    if (!class_name)
+        return tsr__fail(p->engine, TSR_FORMAT, "%s: it names no class for \"%s\", which %s needs", index->path, name,
+                         p->desc->class_name);
+    size_t n = strlen(wanted); /* a tokenizer's class may end in Fast */
+    if (strncmp(class_name, wanted, n) == 0 && (!class_name[n] || strcmp(class_name + n, "Fast") == 0)) return TSR_OK;
+    return tsr__fail(p->engine, TSR_UNSUPPORTED, "%s: \"%s\" is a %s; Tessera draws %s with a %s only", index->path,
+                     name, class_name, p->desc->class_name, wanted);
+}
+
+static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
+    const char *class_name = tsr__config_string(index, "_class_name", "");
+    char known[512];
+    TSR__TRY(index->status);
+    p->desc = tsr__pipeline_desc_find(class_name);
+    if (!p->desc)
+        return tsr__fail(p->engine, TSR_UNSUPPORTED,
+                         "%s: the pipeline is a \"%s\", which Tessera does not have; it has %s", index->path,
+                         class_name, tsr__pipeline_classes(known, sizeof known));
+    for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(check_component(p, index, folder_of[i], p->desc->models[i]));
+    TSR__TRY(check_component(p, index, "tokenizer", p->desc->tokenizer));
+    TSR__TRY(check_component(p, index, "scheduler", p->desc->scheduler));
+    return p->desc->read_index(p, index);
+}
+
+static tsr_status open_index(tsr_pipeline *p) {
+    char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
+    if (!path) return TSR_NOMEM;
+    tsr__config index = {0};
+    tsr_status status = tsr__config_load(p->engine, path, &index);
+    tsr__free(p->engine, path);
+    if (status != TSR_OK) return status;
+    status = read_index(p, &index);
+    tsr__config_free(&index);
+    return status;
+}
+
+static tsr_status open_models(tsr_pipeline *p) {
+    for (int i = 0; i < TSR__N_MODELS; i++) {
+        char *folder = tsr__path_join(p->engine, p->folder, folder_of[i]);
+        if (!folder) return TSR_NOMEM;
+        tsr_status status = tsr__model_open(p->engine, folder, folder_of[i], p->desc->models[i], &p->models[i]);
+        tsr__free(p->engine, folder);
+        TSR__TRY(status);
+    }
+    if (p->dtype == TSR_DTYPE_NONE) p->dtype = p->models[TSR__TEXT_ENCODER]->stored;
+    for (int i = 0; i < TSR__N_MODELS; i++) p->models[i]->dtype = p->dtype;
+    return TSR_OK;
+}
+
+static tsr_status open_rest(tsr_pipeline *p) {
+    char *tokenizer = tsr__path_join(p->engine, p->folder, "tokenizer");
+    char *scheduler = tsr__path_join(p->engine, p->folder, "scheduler");
+    tsr_status status = tokenizer && scheduler ? TSR_OK : TSR_NOMEM;
+    if (status == TSR_OK) status = tsr__flow_match_euler_from_config(p->engine, scheduler, &p->scheduler);
+    if (status == TSR_OK) status = tsr_tokenizer_from_pretrained(p->engine, tokenizer, &p->tokenizer);
+    tsr__free(p->engine, tokenizer);
+    tsr__free(p->engine, scheduler);
+    return status;
+}
+
+static tsr_status open_pipeline(tsr_pipeline *p, const char *model) {
+    if (p->dtype != TSR_DTYPE_NONE && p->dtype != TSR_F32 && p->dtype != TSR_BF16 && p->dtype != TSR_F16)
+        return tsr__fail(p->engine, TSR_ARG, "dtype %s: give float32, bfloat16 or float16", tsr_dtype_name(p->dtype));
+    TSR__TRY(tsr__hub_resolve(p->engine, model, &p->folder));
+    TSR__TRY(open_index(p));
+    TSR__TRY(open_models(p));
+    return open_rest(p);
+}
+
+tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, const tsr_pipeline_options *options,
+                                        tsr_pipeline **out) {
+    tsr_pipeline_options given = TSR_PIPELINE_OPTIONS_INIT;
+    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    tsr_pipeline *p = tsr__calloc(engine, 1, sizeof *p);
+    if (!p) return TSR_NOMEM;
+    *p = (tsr_pipeline){.engine = engine, .dtype = given.dtype, .force = given.force};
+    tsr_status status = open_pipeline(p, model);
+    if (status != TSR_OK) {
+        tsr_pipeline_destroy(p);
+        return status;
+    }
+    *out = p;
+    return TSR_OK;
+}
+
+void tsr_pipeline_destroy(tsr_pipeline *p) {
+    if (!p) return;
+    for (int i = 0; i < TSR__N_MODELS; i++) tsr_model_destroy(p->models[i]);
+    tsr_tokenizer_destroy(p->tokenizer);
+    tsr__free(p->engine, p->folder);
+    tsr__free(p->engine, p);
+}
+
+const char *tsr_pipeline_class_name(const tsr_pipeline *p) { return p->desc->class_name; }
+const char *tsr_pipeline_folder(const tsr_pipeline *p) { return p->folder; }
+
+tsr_status tsr_pipeline_generate(tsr_pipeline *p, const tsr_generate_options *options, tsr_images **out) {
+    tsr_generate_options given = TSR_GENERATE_OPTIONS_INIT;
+    memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    return p->desc->generate(p, &given, out);
+}
+
+tsr_status tsr_pipeline_tokenize(tsr_pipeline *p, const char *prompt, int64_t max_sequence_length, int64_t **ids,
+                                 size_t *n) {
+    return p->desc->tokenize(p, prompt, max_sequence_length, ids, n);
+}

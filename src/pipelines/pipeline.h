@@ -1,0 +1,78 @@
+/* What all pipelines have in common: the folder, its components, and the stages of a call that can be dumped. */
+#ifndef TSR_PIPELINES_PIPELINE_H
+#define TSR_PIPELINES_PIPELINE_H
+
+#include "base/rng.h"
+#include "models/models.h"
+#include "schedulers/scheduling_flow_match_euler_discrete.h"
+
+#include <tessera/pipeline.h>
+#include <tessera/tokenizer.h>
+
+typedef enum tsr__role { TSR__TEXT_ENCODER, TSR__TRANSFORMER, TSR__VAE, TSR__N_MODELS } tsr__role;
+
+typedef struct tsr_pipeline_desc {
+    const char *class_name;
+    const char *models[TSR__N_MODELS]; /* class of each; the names of the folders are fixed */
+    const char *tokenizer, *scheduler; /* classes */
+    /* Keys of model_index.json that the pipeline wants. */
+    tsr_status (*read_index)(tsr_pipeline *pipeline, tsr__config *index);
+    tsr_status (*generate)(tsr_pipeline *pipeline, const tsr_generate_options *options, tsr_images **out);
+    tsr_status (*tokenize)(tsr_pipeline *pipeline, const char *prompt, int64_t max_sequence_length, int64_t **ids,
+                           size_t *n);
+} tsr_pipeline_desc;
+
+struct tsr_pipeline {
+    tsr_engine *engine;
+    const tsr_pipeline_desc *desc;
+    char *folder;
+    tsr_dtype dtype; /* resolved: F32, BF16 or F16 */
+    bool force, is_distilled;
+    tsr_model *models[TSR__N_MODELS];
+    tsr_tokenizer *tokenizer;
+    tsr__flow_match_euler scheduler;
+};
+
+/* The descriptor of a pipeline class, or NULL; all class names, joined by ", ". */
+const tsr_pipeline_desc *tsr__pipeline_desc_find(const char *class_name);
+const char *tsr__pipeline_classes(char *text, size_t size);
+
+/* The folder of `model`: itself if it is one, else the snapshot that the local Hugging Face cache holds of that Hub
+ * name. Errors: IO (says which command downloads it). Owner of *folder: the caller. */
+TSR_NODISCARD tsr_status tsr__hub_resolve(tsr_engine *engine, const char *model, char **folder);
+
+/* --- stages --- */
+
+/* Tensors of a call that are written as stages.safetensors. Without a folder everything here does nothing. */
+typedef struct tsr__dump {
+    tsr_engine *engine;
+    char *path; /* of stages.safetensors; NULL: no dump */
+    bool blocks;
+    tsr_tensor *tensors;
+    size_t n, capacity;
+    tsr_status status; /* sticky */
+    const tsr_model *tapped;
+} tsr__dump;
+
+/* Makes the folder and checks that it can be written. folder NULL: no dump. */
+TSR_NODISCARD tsr_status tsr__dump_open(tsr_engine *engine, const char *folder, bool blocks, tsr__dump *out);
+/* Adds a copy of data under a name that is not there yet. */
+void tsr__dump_add(tsr__dump *dump, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
+                   const void *data);
+/* Adds the outputs of `model`'s modules (its root as <component>_out, neg_<component>_out the second time) to the dump.
+ */
+void tsr__dump_tap(tsr__dump *dump, tsr__exec *x, const tsr_model *model);
+TSR_NODISCARD tsr_status tsr__dump_save(tsr__dump *dump);
+void tsr__dump_free(tsr__dump *dump);
+
+/* --- noise and pixels --- */
+
+/* Noise [rows, per_row] as float32, drawn in dtype: one generator for all rows, or a seed each. */
+TSR_NODISCARD tsr_status tsr__draw_noise(tsr_engine *engine, tsr_dtype dtype, const uint64_t *seeds, size_t n_seeds,
+                                         int64_t rows, int64_t per_row, float *out);
+/* A seed from the system. */
+TSR_NODISCARD tsr_status tsr__random_seed(tsr_engine *engine, uint64_t *out);
+/* [3, H, W] in -1..1 -> [H, W, 3] bytes: clamp(v/2 + 1/2), times 255, rounded half to even. */
+void tsr__pixels_from_image(const float *image, int64_t height, int64_t width, uint8_t *pixels);
+
+#endif
