@@ -32,6 +32,13 @@ tsr__rows tsr__rows_of(const tsr__view *view) {
     return rows;
 }
 
+tsr_status tsr__host_arange(tsr__device *device, const tsr__op *op) {
+    (void)device;
+    int64_t *out = op->out[0]->data;
+    for (int64_t i = 0; i < op->out[0]->shape[0]; i++) out[i] = i;
+    return TSR_OK;
+}
+
 tsr_status tsr__host_embedding(tsr__device *device, const tsr__op *op) {
     tsr__view ids = *op->in[0]; /* its last dimension may be strided: seen as rows of one id */
     ids.shape[ids.ndim] = ids.stride[ids.ndim] = 1;

@@ -33,6 +33,8 @@ static inline void *tsr__row(const tsr__rows *rows, int64_t r) {
     return rows->data ? rows->data + offset * (int64_t)rows->element : NULL;
 }
 
+/* 0, 1, .. n-1: torch.arange */
+tsr_status tsr__host_arange(tsr__device *device, const tsr__op *op);
 /* torch.nn.Embedding. Errors: ARG, an id outside the table. */
 tsr_status tsr__host_embedding(tsr__device *device, const tsr__op *op);
 /* diffusers get_timestep_embedding(flip_sin_to_cos=True, downscale_freq_shift=0), in its float32 steps. */

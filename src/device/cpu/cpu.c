@@ -179,12 +179,18 @@ static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, 
     return status;
 }
 
+static void *cpu_host_pointer(tsr__device *device, void *pointer) {
+    (void)device;
+    return pointer;
+}
+
 const tsr__device_ops tsr__device_cpu = {
     .name = "cpu",
     .create = cpu_create,
     .destroy = cpu_destroy,
     .alloc = tsr__host_alloc,
     .free = tsr__host_free,
+    .host_pointer = cpu_host_pointer,
     .upload = tsr__host_copy,
     .download = tsr__host_copy,
     .scratch_bytes = cpu_scratch_bytes,
@@ -202,6 +208,7 @@ const tsr__device_ops tsr__device_cpu = {
             [TSR__OP_axpy] = tsr__cpu_axpy,
             [TSR__OP_silu] = tsr__cpu_silu,
             [TSR__OP_swiglu] = tsr__cpu_swiglu,
+            [TSR__OP_arange] = tsr__host_arange,
             [TSR__OP_embedding] = tsr__host_embedding,
             [TSR__OP_sinusoid] = tsr__host_sinusoid,
             [TSR__OP_rope_table] = tsr__host_rope_table,

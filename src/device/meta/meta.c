@@ -22,6 +22,12 @@ static void meta_free(tsr__device *device, void *pointer) {
     (void)pointer;
 }
 
+static void *meta_host_pointer(tsr__device *device, void *pointer) {
+    (void)device;
+    (void)pointer;
+    return NULL;
+}
+
 static tsr_status meta_copy(tsr__device *device, void *dst, const void *src, size_t bytes) {
     (void)device;
     (void)dst;
@@ -57,6 +63,7 @@ const tsr__device_ops tsr__device_meta = {
     .destroy = meta_destroy,
     .alloc = meta_alloc,
     .free = meta_free,
+    .host_pointer = meta_host_pointer,
     .upload = meta_copy,
     .download = meta_copy,
     .scratch_bytes = meta_scratch_bytes,

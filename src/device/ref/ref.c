@@ -11,6 +11,13 @@ static tsr_status ref_create(tsr_engine *engine, tsr__device *device) {
 
 static void ref_destroy(tsr__device *device) { (void)device; }
 
+/* Its memory is the host's, but like a GPU's it is filled by uploads: so the tests go that way too. */
+static void *ref_host_pointer(tsr__device *device, void *pointer) {
+    (void)device;
+    (void)pointer;
+    return NULL;
+}
+
 static size_t ref_scratch_bytes(tsr__device *device, const tsr__op *op) {
     (void)device;
     return op->kind == TSR__OP_attention ? tsr__ref_attention_scratch(op) : 0;
@@ -31,6 +38,7 @@ const tsr__device_ops tsr__device_ref = {
     .destroy = ref_destroy,
     .alloc = tsr__host_alloc,
     .free = tsr__host_free,
+    .host_pointer = ref_host_pointer,
     .upload = tsr__host_copy,
     .download = tsr__host_copy,
     .scratch_bytes = ref_scratch_bytes,
@@ -48,6 +56,7 @@ const tsr__device_ops tsr__device_ref = {
             [TSR__OP_axpy] = tsr__ref_axpy,
             [TSR__OP_silu] = tsr__ref_silu,
             [TSR__OP_swiglu] = tsr__ref_swiglu,
+            [TSR__OP_arange] = tsr__host_arange,
             [TSR__OP_embedding] = tsr__host_embedding,
             [TSR__OP_sinusoid] = tsr__host_sinusoid,
             [TSR__OP_rope_table] = tsr__host_rope_table,

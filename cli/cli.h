@@ -1,0 +1,85 @@
+/* What the subcommands share: messages, an engine with its progress, names of outputs, a little JSON. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdio.h>
+
+#include "options.h"
+
+/* The subcommands; each returns the exit status. */
+int cli_generate(const cli_options *options);
+int cli_forward(const cli_options *options);
+int cli_inspect(const cli_options *options);
+int cli_tokenize(const cli_options *options);
+int cli_bench(const cli_options *options);
+
+/* One line "tessera: error: ..." on stderr. Returns CLI_FAILED. */
+int cli_error(const char *format, ...) TSR_PRINTF(1, 2);
+/* The same for a wrong command line, with a hint at --help of the command (NULL: of tessera). Returns CLI_USAGE. */
+int cli_usage(const char *command, const char *format, ...) TSR_PRINTF(2, 3);
+
+/* Zeroed memory for free(3); ends the process with a message where there is none. */
+void *cli_alloc(size_t n, size_t bytes);
+/* printf into such memory. */
+char *cli_format(const char *format, ...) TSR_PRINTF(1, 2);
+/* A whole file, NUL-terminated, in such memory; NULL with errno where it cannot be read. */
+char *cli_read_file(const char *path, size_t *length);
+
+/* ---- session.c: an engine that tells its progress ---- */
+
+typedef struct cli_progress cli_progress;
+
+typedef struct cli_session {
+    tsr_engine *engine;
+    cli_progress *progress;
+    bool quiet;
+    char refusal[2048]; /* the last error that the library logged: where an engine cannot be made, the only trace */
+} cli_session;
+
+/* CLI_DONE, or CLI_FAILED after a message and with nothing to close. */
+int cli_session_open(const cli_options *options, cli_session *out);
+void cli_session_close(cli_session *session);
+/* Prints the engine's message, after `where: ` unless that is NULL. Returns CLI_FAILED. */
+int cli_session_error(cli_session *session, const char *where, tsr_status status);
+/* A line on stderr, unless --quiet. */
+void cli_session_note(cli_session *session, const char *format, ...) TSR_PRINTF(2, 3);
+
+/* ---- progress.c ---- */
+
+cli_progress *cli_progress_start(bool shown);
+void cli_progress_stop(cli_progress *progress);
+/* For tsr_engine_options: user is the cli_progress. Says no after a signal. */
+bool cli_progress_report(void *user, const tsr_progress *report);
+/* A line on stderr that does not collide with the bar. */
+void cli_progress_say(cli_progress *progress, const char *line);
+/* From here on SIGINT and SIGTERM cancel at the next report; a second one ends the process. */
+void cli_catch_signals(void);
+/* The name of the signal that came, or NULL. */
+const char *cli_caught_signal(void);
+
+/* ---- output.c ---- */
+
+bool cli_has_extension(const char *path, const char *extension);
+/* CLI_USAGE with a message where path does not end as it must; devices and folders may have any name. */
+int cli_check_extension(const char *command, const char *path, const char *extension);
+/* The name of picture i of n: out.png, or out.<i>.png of several. free(3). */
+char *cli_picture_name(const char *path, size_t i, size_t n);
+/* "1.40 MB" */
+void cli_size_text(double bytes, char out[32]);
+/* Bytes of the UTF-8 character at text, 0 where there is none. */
+size_t cli_utf8_length(const char *text);
+bool cli_is_utf8(const char *text);
+/* As a JSON string; bytes that are not UTF-8 become U+FFFD. */
+void cli_print_json_string(const char *text);
+
+/* ---- json.c: just enough to read a line and to find a member ---- */
+
+/* The end of the value at `at`, or NULL. */
+const char *cli_json_skip(const char *at);
+/* Decodes the string at *at into out (which has room for as many bytes as the text has), and moves *at behind it.
+ * NULL, or what is wrong. */
+const char *cli_json_string(const char **at, char *out, size_t *length);
+/* The value of a member of the object at `object`, or NULL. */
+const char *cli_json_member(const char *object, const char *key);
+
+#endif

@@ -1,0 +1,100 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const cli_command commands[] = {
+    {"generate", CLI_GENERATE, "MODEL PROMPT [PROMPT ...] [options]",
+     "Draws pictures. MODEL is a diffusers pipeline folder, or a Hub name (org/name) that the local\n"
+     "Hugging Face cache holds. Several prompts are one batch. A prompt that begins with '-' goes behind '--'.",
+     "tessera generate ./FLUX.2-klein-4B \"a red fox beside a frozen lake\" --seed 42 -o fox.png", 1, INT_MAX,
+     cli_generate},
+    {"forward", CLI_FORWARD, "COMPONENT --inputs FILE -o FILE [options]",
+     "Runs one component (a folder with config.json and weights) once on saved tensors. A leading\n"
+     "'transformer_in.' or 'in.' of their names is stripped; names that the class does not know are ignored.",
+     "tessera forward ./FLUX.2-klein-4B/transformer --inputs in.safetensors -o out.safetensors", 1, 1, cli_forward},
+    {"inspect", CLI_INSPECT, "FILE_OR_DIR [--json]",
+     "Lists the tensors of a safetensors file, or the configs, tensors and tokenizers of a folder.",
+     "tessera inspect ./FLUX.2-klein-4B/transformer", 1, 1, cli_inspect},
+    {"tokenize", CLI_TOKENIZE, "MODEL PROMPT | MODEL --stdin [options]",
+     "Prints the token ids of a prompt as the pipeline makes them: template, truncation, padding.",
+     "tessera tokenize ./FLUX.2-klein-4B \"a red fox\" --max-sequence-length 64", 1, 2, cli_tokenize},
+    {"bench", CLI_BENCH, "step --config FILE --random-weights [options]",
+     "Measures one step of a transformer with random weights: no checkpoint is needed.",
+     "tessera bench step --config transformer/config.json --random-weights --num-layers 1 --num-single-layers 2", 1, 1,
+     cli_bench},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int print_overview(void) {
+    puts("usage: tessera COMMAND ...   |   tessera --version\n\ncommands:");
+    for (size_t i = 0; i < N_COMMANDS; i++) printf("  tessera %-9s %s\n", commands[i].name, commands[i].usage);
+    puts("\n'tessera COMMAND --help' says more. Exit status: 0 done, 1 a failure, 2 wrong usage.\n\nexample:");
+    printf("  %s\n", commands[0].example);
+    return CLI_DONE;
+}
+
+static int print_version(void) {
+    cli_options none = {.quiet = true};
+    cli_session session;
+    int status = cli_session_open(&none, &session);
+    if (status != CLI_DONE) return status;
+    printf("tessera %s\n%s\nMPI: none in this build\n", tsr_version(), tsr_engine_device_description(session.engine));
+    cli_session_close(&session);
+    return CLI_DONE;
+}
+
+static int refuse_command(const char *name) {
+    static const char *const later[] = {"plan", "verify", "save"};
+    const char *names[N_COMMANDS + 1] = {NULL};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        if (strcmp(name, later[i]) == 0) return cli_usage(NULL, "'%s' is not in this version", name);
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = cli_nearest(name, names);
+    if (near) return cli_usage(NULL, "unknown command '%s'; did you mean '%s'?", name, near);
+    return cli_usage(NULL, "unknown command '%s'", name);
+}
+
+static int run_command(const cli_command *command, int n, char **words) {
+    cli_options options;
+    int status = cli_options_parse(command, n, words, &options);
+    if (status == CLI_DONE && options.help)
+        cli_print_help(command);
+    else if (status == CLI_DONE)
+        status = command->run(&options);
+    cli_options_free(&options);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    if (argc < 2) return cli_usage(NULL, "no command is given");
+    if (strcmp(argv[1], "--version") == 0) return print_version();
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_overview();
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) return run_command(&commands[i], argc - 2, argv + 2);
+    }
+    return refuse_command(argv[1]);
+}
+
+/* A closed stdin, stdout or stderr would give its number to the next file that is opened, and messages would go there. */
+static void open_standard_files(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
+int main(int argc, char **argv) {
+    open_standard_files();
+    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like others */
+    int status = run(argc, argv);
+    bool lost = ferror(stdout) != 0; /* errno is still that of the write, or fclose sets it */
+    if ((fclose(stdout) != 0 || lost) && status == CLI_DONE) status = cli_error("standard output: %s", strerror(errno));
+    return status;
+}

@@ -1,0 +1,329 @@
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { G = CLI_GENERATE, F = CLI_FORWARD, I = CLI_INSPECT, T = CLI_TOKENIZE, B = CLI_BENCH };
+
+typedef enum kind { FLAG, WHOLE, RANKS, REAL, REALS, SEEDS, TEXT, CHOICE } kind;
+
+typedef struct option {
+    char letter;
+    const char *name;
+    kind kind;
+    unsigned commands;
+    size_t offset;
+    int64_t min, max;
+    const char *value; /* how help calls it; of a CHOICE: the choices */
+    const char *help;  /* NULL: another name of the option above */
+} option;
+
+#define AT(member) offsetof(cli_options, member)
+
+/* clang-format off */
+static const option table[] = {
+    {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png; of several pictures out.0.png, out.1.png, ...)"},
+    {'H', "height", WHOLE, G, AT(height), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
+    {'W', "width", WHOLE, G, AT(width), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
+    {0, "num-inference-steps", WHOLE, G, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
+    {0, "steps", WHOLE, G, AT(steps), 1, 10000, "N", NULL},
+    {0, "guidance-scale", REAL, G, AT(guidance_scale), 0, 1000, "X", "classifier-free guidance (1 for a distilled model, else 4)"},
+    {0, "sigmas", REALS, G, AT(sigmas), 0, 0, "A,B,...", "noise levels to step through, instead of evenly spaced ones"},
+    {0, "seed", SEEDS, G, AT(seeds), 0, 0, "N[,N...]", "one: a generator for the batch, as diffusers (random, printed); a list: one a picture"},
+    {'n', "num-images-per-prompt", WHOLE, G, AT(images), 1, 4096, "N", "pictures of each prompt (1)"},
+    {0, "prompt-file", TEXT, G, AT(prompt_file), 0, 0, "FILE", "more prompts, one a line"},
+    {0, "max-sequence-length", WHOLE, G | T, AT(max_sequence_length), 1, 1048576, "N", "tokens of the padded prompt (512)"},
+    {0, "output-type", CHOICE, G, AT(output_type), 0, 0, "png|latent", "pictures (png), or what the VAE would decode, as .safetensors"},
+    {0, "dump", TEXT, G, AT(dump), 0, 0, "DIR", "write DIR/stages.safetensors: ids, embeddings, latents of every step"},
+    {0, "dump-blocks", FLAG, G, AT(dump_blocks), 0, 0, NULL, "with --dump: also every submodule of the first step"},
+    {0, "inputs", TEXT, F, AT(inputs), 0, 0, "FILE", "tensors by the names of the diffusers forward's arguments (.safetensors)"},
+    {0, "dtype", CHOICE, G | F | B, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
+    {0, "device", CHOICE, G | F | B, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
+    {0, "threads", WHOLE, G | F | B, AT(threads), 1, 4096, "N", "threads (all cores that this process may use)"},
+    {0, "tp", RANKS, G | F | B, AT(ranks), 0, 0, "1", "ranks of tensor parallelism; this version runs on one rank"},
+    {0, "ring", RANKS, G | F | B, AT(ranks), 0, 0, "1", NULL},
+    {0, "ulysses", RANKS, G | F | B, AT(ranks), 0, 0, "1", NULL},
+    {0, "text-encoder-tp", RANKS, G, AT(ranks), 0, 0, "1", NULL},
+    {0, "force", FLAG, G | F | B, AT(force), 0, 0, NULL, "go on although the memory check says no"},
+    {0, "config", TEXT, B, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
+    {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "required: no checkpoint is read"},
+    {0, "tokens", WHOLE, B, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
+    {0, "text-tokens", WHOLE, B, AT(text_tokens), 1, 1048576, "N", "text tokens (512)"},
+    {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
+    {0, "num-single-layers", WHOLE, B, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
+    {0, "weights", CHOICE, B, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
+    {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "steps to run; the best counts (3)"},
+    {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
+    {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},
+    {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
+    {0, "json", FLAG, I | B, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
+    {0, "no-metadata", FLAG, G, AT(no_metadata), 0, 0, NULL, "no text (prompt, seed, ...) in the PNG"},
+    {0, "no-progress", FLAG, G | F | B, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
+    {0, "quiet", FLAG, G | F | B, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
+    {0, "verbose", FLAG, G | F | B, AT(verbose), 0, 0, NULL, "say more on stderr"},
+    {'h', "help", FLAG, ~0u, AT(help), 0, 0, NULL, "this text"},
+};
+
+/* Options that people try, and why they are not here. */
+static const struct refusal { const char *name, *why; } refused[] = {
+    {"negative-prompt", "Flux2KleinPipeline takes no negative prompt (its second pass encodes an empty one)"},
+    {"true-cfg-scale", "Flux2KleinPipeline takes no true_cfg_scale; use --guidance-scale with a model that is not distilled"},
+    {"prompt-2", "Flux2KleinPipeline takes no prompt_2; it has one text encoder"},
+    {"image", "this version draws from text only; reference images are not supported"},
+    {"strength", "Flux2KleinPipeline takes no strength; it draws from noise only"},
+    {"lora", "Tessera loads no LoRA adapters; merge them with diffusers (fuse_lora, then save_pretrained)"},
+    {"device-map", "Tessera has no device map; weights are split over ranks by a plan"},
+    {"scheduler", "Tessera takes the scheduler that the model's folder names"},
+    {"variant", "Tessera opens the weights that a folder names without a variant"},
+    {"ulysses-anything", "this version runs on one rank"},
+    {"ring-anything", "this version runs on one rank"},
+    {"rotate-method", "this version runs on one rank"},
+    {"no-convert-to-fp32", "this version runs on one rank"},
+    {"mesh", "this version runs on one rank"},
+    {"tp-plan", "this version runs on one rank"},
+    {"as-rank", "this version runs on one rank"},
+};
+/* clang-format on */
+
+enum { N_OPTIONS = sizeof table / sizeof table[0], N_REFUSED = sizeof refused / sizeof refused[0], MAX_WORD = 63 };
+
+/* Levenshtein distance of words of at most MAX_WORD letters. */
+static size_t distance(const char *a, const char *b) {
+    size_t row[MAX_WORD + 1], n = strlen(b);
+    if (n > MAX_WORD) return SIZE_MAX;
+    for (size_t j = 0; j <= n; j++) row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t change = corner + (a[i] != b[j]);
+            corner = row[j + 1];
+            size_t shift = (row[j] < corner ? row[j] : corner) + 1;
+            row[j + 1] = change < shift ? change : shift;
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(const char *word, const char *const *names) {
+    const char *best = NULL;
+    size_t least = strlen(word) / 3 + 2; /* further away is no slip of the fingers */
+    for (; *names; names++) {
+        size_t d = distance(word, *names);
+        if (d < least) {
+            least = d;
+            best = *names;
+        }
+    }
+    return best;
+}
+
+typedef struct parser {
+    const cli_command *command;
+    cli_options *out;
+    char **next, **end; /* words not read yet */
+} parser;
+
+static int unknown(const parser *p, const char *dashes, const char *name) {
+    const char *names[N_OPTIONS + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < N_REFUSED; i++) {
+        if (*dashes && dashes[1] && strcmp(name, refused[i].name) == 0)
+            return cli_usage(p->command->name, "--%s: %s", name, refused[i].why);
+    }
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (table[i].commands & p->command->mask) names[n++] = table[i].name;
+    }
+    names[n] = NULL;
+    const char *near = strlen(name) > 1 ? cli_nearest(name, names) : NULL;
+    if (near) return cli_usage(p->command->name, "unknown option %s%s; did you mean --%s?", dashes, name, near);
+    return cli_usage(p->command->name, "unknown option %s%s", dashes, name);
+}
+
+static bool whole(const char *text, int64_t min, int64_t max, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    bool good = (*text == '-' || (*text >= '0' && *text <= '9')) && !*end && end != text && errno == 0;
+    if (!good || value < min || value > max) return false;
+    *out = value;
+    return true;
+}
+
+/* One number of a list. *end: behind it. */
+static bool seed(const char *text, char **end, uint64_t *out) {
+    errno = 0;
+    *out = strtoull(text, end, 10);
+    return *text >= '0' && *text <= '9' && errno == 0;
+}
+
+static bool real(const char *text, char **end, double *out) {
+    *out = strtod(text, end);
+    return *end != text && isfinite(*out);
+}
+
+static size_t count_commas(const char *text) {
+    size_t n = 0;
+    for (; *text; text++) n += *text == ',';
+    return n;
+}
+
+static bool read_seeds(const char *text, cli_options *out) {
+    char *end;
+    free(out->seeds);
+    out->seeds = cli_alloc(count_commas(text) + 1, sizeof *out->seeds);
+    out->n_seeds = 0;
+    do {
+        if (!seed(text, &end, &out->seeds[out->n_seeds++])) return false;
+        text = end + 1;
+    } while (*end == ',');
+    return !*end;
+}
+
+static bool read_reals(const char *text, cli_options *out) {
+    char *end;
+    free(out->sigmas);
+    out->sigmas = cli_alloc(count_commas(text) + 1, sizeof *out->sigmas);
+    out->n_sigmas = 0;
+    do {
+        if (!real(text, &end, &out->sigmas[out->n_sigmas++])) return false;
+        text = end + 1;
+    } while (*end == ',');
+    return !*end;
+}
+
+static bool is_choice(const char *text, const char *choices) {
+    size_t n = strlen(text);
+    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        if (strncmp(at, text, n) == 0 && (at[n] == '|' || !at[n])) return true;
+    }
+    return false;
+}
+
+static bool read_real(const option *option, const char *text, double *out) {
+    char *end;
+    double value;
+    if (!real(text, &end, &value) || *end || value < (double)option->min || value > (double)option->max) return false;
+    *out = value;
+    return true;
+}
+
+static int wrong(const parser *p, const option *o, const char *text) {
+    const char *command = p->command->name;
+    switch (o->kind) {
+    case WHOLE:
+        return cli_usage(command, "--%s takes a whole number from %lld to %lld, not '%s'", o->name, (long long)o->min,
+                         (long long)o->max, text);
+    case REAL:
+        return cli_usage(command, "--%s takes a number from %lld to %lld, not '%s'", o->name, (long long)o->min,
+                         (long long)o->max, text);
+    case RANKS: return cli_usage(command, "--%s %s: this version runs on one rank", o->name, text);
+    case REALS: return cli_usage(command, "--%s takes numbers with commas between them, not '%s'", o->name, text);
+    case SEEDS:
+        return cli_usage(command,
+                         "--%s takes whole numbers from 0 to 18446744073709551615 with commas between them, not '%s'",
+                         o->name, text);
+    case CHOICE: return cli_usage(command, "--%s takes %s, not '%s'", o->name, o->value, text);
+    default: return cli_usage(command, "--%s takes no value", o->name);
+    }
+}
+
+static int store(const parser *p, const option *o, const char *text) {
+    void *at = (char *)p->out + o->offset;
+    bool good = true;
+    switch (o->kind) {
+    case FLAG:
+        good = !text;
+        *(bool *)at = true;
+        break;
+    case WHOLE: good = whole(text, o->min, o->max, at); break;
+    case RANKS: good = whole(text, 1, 1, at); break;
+    case REAL: good = read_real(o, text, at); break;
+    case REALS: good = read_reals(text, p->out); break;
+    case SEEDS: good = read_seeds(text, p->out); break;
+    case CHOICE: good = is_choice(text, o->value); /* fall through */
+    case TEXT: *(const char **)at = text; break;
+    }
+    return good ? CLI_DONE : wrong(p, o, text);
+}
+
+/* An option with what is attached to it: "=value" of a long one, the rest of the word of a short one; or NULL. */
+static int read_option(parser *p, const char *dashes, const char *name, const char *attached) {
+    const option *o = NULL;
+    for (size_t i = 0; i < N_OPTIONS && !o; i++) {
+        bool same = dashes[1] ? strcmp(table[i].name, name) == 0 : table[i].letter && table[i].letter == *name;
+        if (same && table[i].commands & p->command->mask) o = &table[i];
+    }
+    if (!o) return unknown(p, dashes, name);
+    if (o->kind == FLAG || attached) return store(p, o, attached);
+    if (p->next == p->end) return cli_usage(p->command->name, "%s%s needs a value", dashes, name);
+    return store(p, o, *p->next++);
+}
+
+static int read_word(parser *p, const char *word) {
+    char name[MAX_WORD + 1] = {word[1]};
+    if (word[1] != '-') return read_option(p, "-", name, word[2] ? word + 2 : NULL);
+    size_t n = strcspn(word + 2, "=");
+    if (n > MAX_WORD) return cli_usage(p->command->name, "unknown option %s", word);
+    memcpy(name, word + 2, n);
+    return read_option(p, "--", name, word[2 + n] ? word + 2 + n + 1 : NULL);
+}
+
+static int check_arguments(const cli_command *command, const cli_options *options) {
+    if (options->help) return CLI_DONE;
+    int n = options->n_arguments;
+    if (n < command->min_arguments) return cli_usage(command->name, "something is missing: %s", command->usage);
+    if (n > command->max_arguments) return cli_usage(command->name, "too much: '%s'", options->arguments[n - 1]);
+    return CLI_DONE;
+}
+
+int cli_options_parse(const cli_command *command, int n, char **words, cli_options *out) {
+    *out = (cli_options){.command = command->name, .guidance_scale = -1.0};
+    out->tokens = 1024;
+    out->text_tokens = 512;
+    out->layers = out->single_layers = -1;
+    out->repeats = 3;
+    out->arguments = cli_alloc((size_t)n + 1, sizeof *out->arguments);
+    parser p = {command, out, words, words + n};
+    bool options = true;
+    while (p.next < p.end) {
+        const char *word = *p.next++;
+        int status = CLI_DONE;
+        if (options && strcmp(word, "--") == 0)
+            options = false;
+        else if (options && word[0] == '-' && word[1])
+            status = read_word(&p, word);
+        else
+            out->arguments[out->n_arguments++] = word;
+        if (status != CLI_DONE) return status;
+    }
+    return check_arguments(command, out);
+}
+
+void cli_options_free(cli_options *options) {
+    free(options->sigmas);
+    free(options->seeds);
+    free(options->arguments);
+}
+
+void cli_print_help(const cli_command *command) {
+    printf("usage: tessera %s %s\n\n%s\n\noptions:\n", command->name, command->usage, command->summary);
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const option *o = &table[i];
+        if (!(o->commands & command->mask) || !o->help) continue;
+        char left[80], letter[8] = "    ";
+        if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (strlen(left) > 32)
+            printf("  %s\n  %-32s  %s\n", left, "", o->help);
+        else
+            printf("  %-32s  %s\n", left, o->help);
+    }
+    printf("\nexample:\n  %s\n", command->example);
+}

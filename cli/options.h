@@ -1,0 +1,44 @@
+/* The command line: one table of options for all subcommands. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <tessera/tessera.h>
+
+enum { CLI_DONE, CLI_FAILED, CLI_USAGE }; /* exit statuses */
+
+enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI_BENCH = 16 }; /* who takes an option */
+
+/* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
+typedef struct cli_options {
+    const char *command;
+    bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random;
+    int64_t height, width, steps, images, max_sequence_length, threads, ranks;
+    int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
+    double guidance_scale;                                       /* -1: not given */
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs;
+    double *sigmas;
+    size_t n_sigmas;
+    uint64_t *seeds;
+    size_t n_seeds;
+    const char **arguments; /* what is no option */
+    int n_arguments;
+} cli_options;
+
+typedef struct cli_command {
+    const char *name;
+    unsigned mask;
+    const char *usage, *summary, *example;
+    int min_arguments, max_arguments;
+    int (*run)(const cli_options *options);
+} cli_command;
+
+/* Reads the words after the subcommand. CLI_DONE, or CLI_USAGE after one message. *out is to be freed in either case. */
+int cli_options_parse(const cli_command *command, int n, char **words, cli_options *out);
+void cli_options_free(cli_options *options);
+
+void cli_print_help(const cli_command *command);
+
+/* The name nearest to `word`, or NULL where none is near. names ends with NULL. */
+const char *cli_nearest(const char *word, const char *const *names);
+
+#endif

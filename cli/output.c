@@ -1,0 +1,82 @@
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+bool cli_has_extension(const char *path, const char *extension) {
+    size_t n = strlen(path), m = strlen(extension);
+    return n > m && path[n - m - 1] != '/' && strcasecmp(path + n - m, extension) == 0;
+}
+
+static size_t stem_length(const char *path) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
+}
+
+int cli_check_extension(const char *command, const char *path, const char *extension) {
+    struct stat at;
+    if (cli_has_extension(path, extension)) return CLI_DONE;
+    if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) return CLI_DONE;
+    size_t n = strlen(path);
+    if (n == 0) return cli_usage(command, "the name of the output is empty");
+    if (path[n - 1] == '/') return cli_usage(command, "%s: the output must be a file with a name in %s", path, extension);
+    return cli_usage(command, "%s: Tessera writes %s files only; use -o '%.*s%s'", path, extension,
+                     (int)stem_length(path), path, extension);
+}
+
+char *cli_picture_name(const char *path, size_t i, size_t n) {
+    static const char extension[] = ".png";
+    if (n == 1 || !cli_has_extension(path, extension)) return cli_format("%s", path);
+    int stem = (int)(strlen(path) - strlen(extension));
+    return cli_format("%.*s.%zu%s", stem, path, i, path + stem);
+}
+
+void cli_size_text(double bytes, char out[32]) {
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    for (; bytes >= 1000 && unit < 4; unit++) bytes /= 1000;
+    snprintf(out, 32, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+size_t cli_utf8_length(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (!c[0]) return 0;
+    if (c[0] < 0x80) return 1;
+    size_t n = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
+    uint32_t point = c[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) return 0;
+        point = point << 6 | (c[i] & 0x3fu);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool good = c[0] >= 0xc0 && c[0] < 0xf8 && point >= least[n] && point < 0x110000 && (point & ~0x7ffu) != 0xd800;
+    return good ? n : 0;
+}
+
+bool cli_is_utf8(const char *text) {
+    while (*text) {
+        size_t n = cli_utf8_length(text);
+        if (!n) return false;
+        text += n;
+    }
+    return true;
+}
+
+void cli_print_json_string(const char *text) {
+    putchar('"');
+    while (*text) {
+        size_t n = cli_utf8_length(text);
+        if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else if (n == 1 && (*text < 0x20 || *text == 0x7f))
+            printf("\\u%04x", (unsigned)*text);
+        else if (n)
+            fwrite(text, 1, n, stdout);
+        else
+            fputs("\\ufffd", stdout);
+        text += n ? n : 1;
+    }
+    putchar('"');
+}

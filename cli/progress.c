@@ -1,0 +1,168 @@
+/* Progress on stderr: a bar on a terminal, else plain lines. A thread of its own keeps giving signs of life while one step
+ * takes long. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* The one mutable variable of the command: a signal handler reaches nothing else. */
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number) { caught = number; }
+
+void cli_catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+const char *cli_caught_signal(void) { return caught == SIGINT ? "SIGINT" : caught ? "SIGTERM" : NULL; }
+
+struct cli_progress {
+    bool shown, terminal;
+    bool bar;               /* a bar without line end stands on the terminal */
+    tsr_progress now;       /* the last report; component is copied below */
+    char component[64];
+    double reported, drawn; /* when: the last report, the last line or bar */
+    pthread_t heart;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool beating, stop;
+};
+
+static const double MIN_LINE = 0.1, LOAD_LINE = 2.0, SILENCE = 8.0; /* seconds */
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool ended(const tsr_progress *report) { return report->done >= report->total; }
+
+/* "loading transformer" or the like, and what is done of how much, and how long it takes. */
+static void describe(const cli_progress *p, char *what, char *much, size_t size) {
+    const tsr_progress *now = &p->now;
+    double spent = now->seconds + (ended(now) ? 0 : seconds() - p->reported), done = (double)now->done;
+    unsigned long long count = now->done, total = now->total;
+    char a[32], b[32];
+    static const char *const names[] = {"loading", "encoding", "denoising", "decoding"};
+    snprintf(what, size, "%s%s%s", names[now->phase], now->phase == TSR_PHASE_LOAD ? " " : "",
+             now->phase == TSR_PHASE_LOAD ? p->component : "");
+    if (now->phase == TSR_PHASE_LOAD) {
+        cli_size_text(done, a);
+        cli_size_text((double)total, b);
+        snprintf(much, size, "%s of %s, %.0f s", a, b, spent);
+    } else if (now->phase != TSR_PHASE_DENOISE) {
+        snprintf(much, size, "%llu of %llu, %.1f s", count, total, spent);
+    } else if (!count) {
+        snprintf(much, size, "step 0 of %llu, %.1f s", total, spent);
+    } else {
+        double step = now->seconds / done, left = step * ((double)total - done) + now->seconds - spent;
+        int n = snprintf(much, size, "step %llu of %llu, %.2f s a step", count, total, step);
+        if (!ended(now)) snprintf(much + n, size - (size_t)n, ", about %.0f s left", left > 0 ? left : 0);
+    }
+}
+
+static void draw(cli_progress *p) {
+    enum { WIDTH = 20 };
+    char what[96], much[96], bar[WIDTH + 1] = "";
+    describe(p, what, much, sizeof what);
+    p->drawn = seconds();
+    if (!p->terminal) {
+        fprintf(stderr, "tessera: %s: %s\n", what, much);
+        return;
+    }
+    double part = p->now.total ? (double)p->now.done / (double)p->now.total : 1.0;
+    for (int i = 0; i < WIDTH; i++) bar[i] = i < part * WIDTH ? '#' : '.';
+    p->bar = !ended(&p->now);
+    fprintf(stderr, "\r%-22s [%s] %s\033[K%s", what, bar, much, p->bar ? "" : "\n");
+}
+
+static void end_bar(cli_progress *p) {
+    if (p->bar) fputc('\n', stderr);
+    p->bar = false;
+}
+
+bool cli_progress_report(void *user, const tsr_progress *report) {
+    cli_progress *p = user;
+    if (caught) return false;
+    if (!p->shown) return true;
+    const char *component = report->component ? report->component : "";
+    pthread_mutex_lock(&p->lock);
+    bool first = p->reported == 0 || report->phase != p->now.phase || strcmp(component, p->component) != 0;
+    bool done_before = !first && ended(&p->now);
+    if (first) end_bar(p);
+    p->now = *report;
+    snprintf(p->component, sizeof p->component, "%s", component);
+    p->now.component = p->component;
+    p->reported = seconds();
+    double wait = p->terminal || report->phase == TSR_PHASE_DENOISE ? MIN_LINE : LOAD_LINE;
+    bool due = p->reported - p->drawn >= wait && (p->terminal || report->done);
+    if (due || (ended(report) && !done_before)) draw(p);
+    pthread_mutex_unlock(&p->lock);
+    return true;
+}
+
+void cli_progress_say(cli_progress *p, const char *line) {
+    pthread_mutex_lock(&p->lock);
+    end_bar(p);
+    fprintf(stderr, "tessera: %s\n", line);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void beat(cli_progress *p) {
+    double silent = seconds() - p->drawn;
+    if (p->reported == 0 && silent >= SILENCE) {
+        fputs("tessera: preparing\n", stderr);
+        p->drawn = seconds();
+    } else if (p->reported != 0 && (p->bar ? silent >= 1.0 : silent >= SILENCE)) {
+        draw(p);
+    }
+}
+
+static void *live(void *user) {
+    cli_progress *p = user;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += 1;
+        pthread_cond_timedwait(&p->wake, &p->lock, &until);
+        if (!p->stop) beat(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+cli_progress *cli_progress_start(bool shown) {
+    cli_progress *p = cli_alloc(1, sizeof *p);
+    p->shown = shown;
+    p->terminal = isatty(STDERR_FILENO);
+    p->drawn = seconds();
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    p->beating = shown && pthread_create(&p->heart, NULL, live, p) == 0; /* without it, reports alone must do */
+    return p;
+}
+
+void cli_progress_stop(cli_progress *p) {
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    end_bar(p);
+    p->stop = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    if (p->beating) pthread_join(p->heart, NULL);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
