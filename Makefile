@@ -46,7 +46,7 @@ test-all: build
 	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
 
 lint: build
-	clang-tidy --quiet -p build/release $$(find src cli examples -name '*.c')
+	find src cli examples -name '*.c' | xargs -n 4 -P $(JOBS) clang-tidy --quiet -p build/release
 	ctest --preset release -L lint
 
 format:

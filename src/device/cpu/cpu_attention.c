@@ -7,7 +7,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { QUERIES = 128, KEYS = 512 };
+enum { QUERIES = 256, KEYS = 256 };
 
 typedef struct attention {
     const tsr__device *device;
