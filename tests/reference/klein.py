@@ -17,7 +17,7 @@ from diffusers import (
     Flux2KleinPipeline,
     Flux2Transformer2DModel,
 )
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import Qwen2Tokenizer, Qwen3Config, Qwen3ForCausalLM
 
 HERE = Path(__file__).resolve().parent
@@ -88,7 +88,7 @@ def save_tokenizer(folder):
     trainer = trainers.BpeTrainer(vocab_size=660, initial_alphabet=alphabet, show_progress=False)
     t.train_from_iterator([(HERE / "corpus.txt").read_text()], trainer)
     t.add_special_tokens([f"<|{name}|>" for name in SPECIAL])
-    t.add_tokens(PLAIN)
+    t.add_tokens([AddedToken(token, normalized=False) for token in PLAIN])  # as the released file has it
     folder.mkdir(parents=True, exist_ok=True)
     t.save(str(folder / "tokenizer.json"))
     config = dict(tokenizer_class="Qwen2Tokenizer", model_max_length=131072, bos_token=None, eos_token="<|im_end|>",

@@ -1,0 +1,105 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+typedef struct job {
+    cli_session session;
+    tsr_checkpoint *saved;
+    tsr_model *model;
+    tsr_tensor *inputs; /* [n] */
+    size_t n;
+    char *ignored; /* names, with commas */
+} job;
+
+static const char *argument_name(const char *name) {
+    static const char *const prefixes[] = {"transformer_in.", "in."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        size_t n = strlen(prefixes[i]);
+        if (strncmp(name, prefixes[i], n) == 0) return name + n;
+    }
+    return name;
+}
+
+static tsr_status read_tensor(job *j, const tsr_tensor_info *info, const char *name) {
+    tsr_tensor *t = &j->inputs[j->n];
+    *t = (tsr_tensor){.name = name, .dtype = info->dtype, .ndim = info->ndim};
+    memcpy(t->shape, info->shape, sizeof t->shape);
+    t->data = cli_alloc(1, (size_t)info->size);
+    j->n++;
+    return tsr_checkpoint_read(j->saved, info, 0, NULL, 0, t->data, (size_t)info->size);
+}
+
+static void ignore(job *j, const char *name) {
+    char *longer = cli_format("%s%s%s", j->ignored ? j->ignored : "", j->ignored ? ", " : "", name);
+    free(j->ignored);
+    j->ignored = longer;
+}
+
+static int read_inputs(job *j, const char *path) {
+    size_t count = tsr_checkpoint_count(j->saved);
+    j->inputs = cli_alloc(count, sizeof *j->inputs);
+    for (size_t i = 0; i < count; i++) {
+        const tsr_tensor_info *info = tsr_checkpoint_at(j->saved, i);
+        const char *name = argument_name(info->name);
+        if (!tsr_model_has_input(j->model, name)) {
+            ignore(j, info->name);
+            continue;
+        }
+        for (size_t k = 0; k < j->n; k++) {
+            if (strcmp(j->inputs[k].name, name) == 0) return cli_error("%s: '%s' is there twice", path, name);
+        }
+        tsr_status status = read_tensor(j, info, name);
+        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    }
+    if (j->ignored)
+        cli_session_note(&j->session, "ignored, as %s takes no such argument: %s", tsr_model_class_name(j->model),
+                         j->ignored);
+    return CLI_DONE;
+}
+
+static tsr_status open_all(job *j, const cli_options *o, const char *output) {
+    tsr_engine *engine = j->session.engine;
+    tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
+    if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
+    how.force = o->force;
+    tsr_status status = tsr_output_check(engine, output);
+    if (status == TSR_OK) status = tsr_checkpoint_open(engine, o->inputs, &j->saved);
+    if (status == TSR_OK) status = tsr_model_from_pretrained(engine, o->arguments[0], &how, &j->model);
+    return status;
+}
+
+static int run(job *j, const cli_options *o, const char *output) {
+    tsr_status status = open_all(j, o, output);
+    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    int result = read_inputs(j, o->inputs);
+    if (result != CLI_DONE) return result;
+    tsr_tensor *results = NULL;
+    size_t n = 0;
+    status = tsr_model_forward(j->model, j->inputs, j->n, &results, &n);
+    if (status == TSR_OK) {
+        status = tsr_safetensors_save(j->session.engine, output, results, n, NULL);
+        tsr_tensors_free(j->session.engine, results, n);
+    }
+    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    cli_session_note(&j->session, "saved %s", output);
+    return CLI_DONE;
+}
+
+int cli_forward(const cli_options *options) {
+    const char *output = options->output ? options->output : "out.safetensors";
+    if (!options->inputs) return cli_usage(options->command, "--inputs FILE is missing");
+    int result = cli_check_extension(options->command, output, ".safetensors");
+    job j = {0};
+    if (result == CLI_DONE) result = cli_session_open(options, &j.session);
+    if (result != CLI_DONE) return result;
+    cli_catch_signals();
+    result = run(&j, options, output);
+    for (size_t i = 0; i < j.n; i++) free(j.inputs[i].data);
+    free(j.inputs);
+    free(j.ignored);
+    tsr_model_destroy(j.model);
+    tsr_checkpoint_close(j.saved);
+    cli_session_close(&j.session);
+    return result;
+}

@@ -1,0 +1,181 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cli.h"
+
+typedef struct job {
+    const cli_options *options;
+    const char *model, *output;
+    char *file;           /* bytes of --prompt-file, which prompts point into */
+    const char **prompts; /* [n_prompts] */
+    size_t n_prompts, n_images;
+    bool latents;
+    uint64_t drawn_seed;
+    cli_session session;
+} job;
+
+/* Every line of text that is not empty, as one more prompt; cuts the text into lines. */
+static void add_lines(job *j, char *text) {
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = '\0';
+        size_t n = strlen(line);
+        if (n && line[n - 1] == '\r') line[n - 1] = '\0';
+        if (*line) j->prompts[j->n_prompts++] = line;
+    }
+}
+
+static size_t count_lines(const char *text, size_t n) {
+    size_t lines = 1;
+    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+    return lines;
+}
+
+static int collect_prompts(job *j) {
+    const cli_options *o = j->options;
+    size_t bytes = 0, given = (size_t)o->n_arguments - 1;
+    if (o->prompt_file) j->file = cli_read_file(o->prompt_file, &bytes);
+    if (o->prompt_file && !j->file) return cli_error("%s: %s", o->prompt_file, strerror(errno));
+    if (j->file && strlen(j->file) != bytes) return cli_error("%s: it holds a NUL byte", o->prompt_file);
+    j->prompts = cli_alloc(given + (j->file ? count_lines(j->file, bytes) : 0), sizeof *j->prompts);
+    for (size_t i = 0; i < given; i++) j->prompts[j->n_prompts++] = o->arguments[i + 1];
+    if (j->file) add_lines(j, j->file);
+    if (j->n_prompts) return CLI_DONE;
+    return cli_usage(o->command, "there is no prompt%s%s", j->file ? " in " : "", j->file ? o->prompt_file : "");
+}
+
+/* What is wrong with the command line is said before anything is opened. */
+static int check_usage(job *j) {
+    const cli_options *o = j->options;
+    j->latents = o->output_type && strcmp(o->output_type, "latent") == 0;
+    j->output = o->output ? o->output : j->latents ? "out.safetensors" : "out.png";
+    j->n_images = j->n_prompts * (o->images ? (size_t)o->images : 1);
+    if (o->dump_blocks && !o->dump) return cli_usage(o->command, "--dump-blocks needs --dump DIR");
+    if (o->n_seeds > 1 && o->n_seeds != j->n_images)
+        return cli_usage(o->command, "--seed lists %zu seeds for %zu pictures; give one, or one a picture", o->n_seeds,
+                         j->n_images);
+    return cli_check_extension(o->command, j->output, j->latents ? ".safetensors" : ".png");
+}
+
+static int check_outputs(job *j) {
+    size_t n = j->latents ? 1 : j->n_images;
+    for (size_t i = 0; i < n; i++) {
+        char *name = cli_picture_name(j->output, i, n);
+        tsr_status status = tsr_output_check(j->session.engine, name);
+        free(name);
+        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    }
+    return CLI_DONE;
+}
+
+static int draw_seed(job *j) {
+    if (getrandom(&j->drawn_seed, sizeof j->drawn_seed, 0) != (ssize_t)sizeof j->drawn_seed)
+        return cli_error("the system gives no random numbers (%s); give --seed", strerror(errno));
+    j->drawn_seed >>= 11; /* 53 bits, so that no JSON reader rounds it */
+    cli_session_note(&j->session, "seed %" PRIu64, j->drawn_seed);
+    return CLI_DONE;
+}
+
+static tsr_generate_options wanted(const job *j) {
+    const cli_options *o = j->options;
+    tsr_generate_options g = TSR_GENERATE_OPTIONS_INIT;
+    g.prompts = j->prompts;
+    g.n_prompts = j->n_prompts;
+    g.height = o->height;
+    g.width = o->width;
+    g.num_inference_steps = (int)o->steps;
+    g.guidance_scale = o->guidance_scale;
+    g.num_images_per_prompt = (int)o->images;
+    g.max_sequence_length = o->max_sequence_length;
+    g.sigmas = o->sigmas;
+    g.n_sigmas = o->n_sigmas;
+    g.seeds = o->seeds ? o->seeds : &j->drawn_seed;
+    g.n_seeds = o->seeds ? o->n_seeds : 1;
+    g.output_latents = j->latents;
+    g.dump = o->dump;
+    g.dump_blocks = o->dump_blocks;
+    return g;
+}
+
+static int save_latents(job *j, const tsr_images *images) {
+    tsr_tensor latents = images->latents;
+    latents.name = "latents";
+    tsr_status status = tsr_safetensors_save(j->session.engine, j->output, &latents, 1, NULL);
+    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    cli_session_note(&j->session, "saved %s", j->output);
+    return CLI_DONE;
+}
+
+/* Enough to draw the picture again. Of several from one generator, the place in the batch is part of that. */
+static tsr_status save_picture(job *j, const tsr_images *images, size_t i, const char *name) {
+    enum { TEXT = 40 };
+    char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", software[TEXT];
+    snprintf(seed, TEXT, "%" PRIu64, images->seeds[i]);
+    snprintf(steps, TEXT, "%d", images->num_inference_steps);
+    snprintf(size, TEXT, "%" PRId64 "x%" PRId64, images->width, images->height);
+    snprintf(guidance, TEXT, "%g", images->guidance_scale);
+    snprintf(software, TEXT, "Tessera %s", tsr_version());
+    if (images->n > 1 && j->options->n_seeds <= 1) snprintf(place, TEXT, "%zu of %zu from one generator", i, images->n);
+    const char *text[] = {"prompt", j->prompts[i * j->n_prompts / images->n], "seed", seed, "picture", place, "steps",
+                          steps, "size", size, "guidance", guidance, "model", cli_is_utf8(j->model) ? j->model : "",
+                          "layout", "1 rank", "Software", software, NULL};
+    return tsr_images_save(j->session.engine, images, i, name, j->options->no_metadata ? NULL : text);
+}
+
+static int save_pictures(job *j, const tsr_images *images) {
+    for (size_t i = 0; i < images->n; i++) {
+        char *name = cli_picture_name(j->output, i, images->n);
+        tsr_status status = save_picture(j, images, i, name);
+        if (status == TSR_OK)
+            cli_session_note(&j->session, "saved %s: %" PRId64 " wide, %" PRId64 " high, seed %" PRIu64, name,
+                             images->width, images->height, images->seeds[i]);
+        free(name);
+        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+    }
+    return CLI_DONE;
+}
+
+static int draw(job *j) {
+    tsr_pipeline_options how = TSR_PIPELINE_OPTIONS_INIT;
+    if (j->options->dtype) how.dtype = tsr_dtype_from_name(j->options->dtype);
+    how.force = j->options->force;
+    tsr_pipeline *pipeline = NULL;
+    tsr_images *images = NULL;
+    tsr_status status = tsr_pipeline_from_pretrained(j->session.engine, j->model, &how, &pipeline);
+    if (status == TSR_OK) {
+        tsr_generate_options g = wanted(j);
+        status = tsr_pipeline_generate(pipeline, &g, &images);
+    }
+    int result;
+    if (status != TSR_OK)
+        result = cli_session_error(&j->session, NULL, status);
+    else
+        result = j->latents ? save_latents(j, images) : save_pictures(j, images);
+    tsr_images_free(j->session.engine, images);
+    tsr_pipeline_destroy(pipeline);
+    return result;
+}
+
+static int run(job *j) {
+    int result = cli_session_open(j->options, &j->session);
+    if (result != CLI_DONE) return result;
+    cli_catch_signals();
+    result = check_outputs(j);
+    if (result == CLI_DONE && !j->options->seeds) result = draw_seed(j);
+    if (result == CLI_DONE) result = draw(j);
+    cli_session_close(&j->session);
+    return result;
+}
+
+int cli_generate(const cli_options *options) {
+    job j = {.options = options, .model = options->arguments[0]};
+    int result = collect_prompts(&j);
+    if (result == CLI_DONE) result = check_usage(&j);
+    if (result == CLI_DONE) result = run(&j);
+    free(j.prompts);
+    free(j.file);
+    return result;
+}
