@@ -1,4 +1,5 @@
 # `make demo` draws a picture, `make test` runs the tests; both install what is missing first (Debian).
+MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES = build-essential cmake pkg-config libdnnl-dev libjansson-dev libpcre2-dev libutf8proc-dev libspng-dev \
@@ -10,7 +11,8 @@ VALGRIND = valgrind
 TESSERA = build/release/tessera
 DEMO_MODEL = tests/fixtures/klein
 DEMO_PROMPT = A cat holding a sign that says hello world
-BENCH = --config bench/klein-4b.json --random-weights --tokens 1024 --text-tokens 512
+BENCH = --config bench/klein-4b.json --random-weights --tokens 1024 --text-tokens 512 \
+        --num-layers 1 --num-single-layers 4 --dtype float32
 
 .PHONY: build deps demo test test-all lint format bench install clean
 build: deps
@@ -41,7 +43,7 @@ test-all: build
 	ctest --preset release -L slow --no-tests=ignore
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
-	ctest --preset asan -j 2
+	ctest --preset asan -LE lint -j 2
 	valgrind --quiet --error-exitcode=1 --leak-check=full $(TESSERA) generate $(DEMO_MODEL) "a cat" --device ref \
 	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
 
@@ -54,7 +56,7 @@ format:
 
 # Dimensions of FLUX.2 [klein] 4B with fewer blocks, so that it fits a small machine.
 bench: build
-	$(TESSERA) bench step $(BENCH) --dtype float32
+	$(TESSERA) bench step $(BENCH)
 
 install: build
 	cmake --install build/release --prefix $(PREFIX)

@@ -111,7 +111,7 @@ static int save_latents(job *j, const tsr_images *images) {
 
 /* Enough to draw the picture again. Of several from one generator, the place in the batch is part of that. */
 static tsr_status save_picture(job *j, const tsr_images *images, size_t i, const char *name) {
-    enum { TEXT = 40 };
+    enum { TEXT = 80 };
     char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", software[TEXT];
     snprintf(seed, TEXT, "%" PRIu64, images->seeds[i]);
     snprintf(steps, TEXT, "%d", images->num_inference_steps);
@@ -119,9 +119,16 @@ static tsr_status save_picture(job *j, const tsr_images *images, size_t i, const
     snprintf(guidance, TEXT, "%g", images->guidance_scale);
     snprintf(software, TEXT, "Tessera %s", tsr_version());
     if (images->n > 1 && j->options->n_seeds <= 1) snprintf(place, TEXT, "%zu of %zu from one generator", i, images->n);
-    const char *text[] = {"prompt", j->prompts[i * j->n_prompts / images->n], "seed", seed, "picture", place, "steps",
-                          steps, "size", size, "guidance", guidance, "model", cli_is_utf8(j->model) ? j->model : "",
-                          "layout", "1 rank", "Software", software, NULL};
+    const char *text[] = {"prompt",   j->prompts[i * j->n_prompts / images->n],
+                          "seed",     seed,
+                          "picture",  place,
+                          "steps",    steps,
+                          "size",     size,
+                          "guidance", guidance,
+                          "model",    cli_is_utf8(j->model) ? j->model : "",
+                          "layout",   "1 rank",
+                          "Software", software,
+                          NULL};
     return tsr_images_save(j->session.engine, images, i, name, j->options->no_metadata ? NULL : text);
 }
 

@@ -6,13 +6,15 @@
 
 #include "cli.h"
 
-/* A folder or file as far as it can be told. Text members are for free(3), but file_of_config is a constant. */
+/* What lies at a path. Texts are for free(3). */
 typedef struct found {
-    const char *file_of_config; /* "model_index.json", "config.json", "scheduler_config.json", or NULL */
-    char *config;               /* its text */
+    char *config_path, *config; /* of model_index.json, config.json or scheduler_config.json, and its text; or NULL */
     char *class_name;
+    bool is_pipeline;
     tsr_checkpoint *weights;
     tsr_tokenizer *tokenizer;
+    size_t tensors;
+    uint64_t parameters, bytes;
 } found;
 
 static bool exists(const char *folder, const char *name) {
@@ -28,14 +30,13 @@ static bool is_folder(const char *path) {
     return stat(path, &at) == 0 && S_ISDIR(at.st_mode);
 }
 
-/* Does the folder hold something that could be weights? A folder with a config alone is no fault. */
+/* Does the folder hold what could be weights? One with a config alone is no fault. */
 static bool holds_weights(const char *folder) {
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin"};
     DIR *stream = opendir(folder);
     bool holds = false;
-    for (const struct dirent *entry; stream && !holds && (entry = readdir(stream));) {
+    for (const struct dirent *entry; stream && !holds && (entry = readdir(stream));)
         for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) holds |= cli_has_extension(entry->d_name, ends[i]);
-    }
     if (stream) closedir(stream);
     return holds;
 }
@@ -50,6 +51,7 @@ static char *string_at(const char *at) {
     return NULL;
 }
 
+/* diffusers writes _class_name, transformers architectures: [name]. */
 static char *class_of(const char *config) {
     const char *list = cli_json_member(config, "architectures");
     char *name = string_at(cli_json_member(config, "_class_name"));
@@ -57,65 +59,224 @@ static char *class_of(const char *config) {
     return name;
 }
 
-/* Cuts off white space at the end; false unless it is one object. */
+/* Cuts off the white space around the text; false unless what is left is one object. */
 static bool trim_object(char *text) {
-    size_t n = strlen(text);
-    while (n && strchr(" \t\r\n", text[n - 1])) text[--n] = '\0';
-    const char *at = text + strspn(text, " \t\r\n");
-    return *at == '{' && cli_json_skip(at) == text + n;
+    size_t skip = strspn(text, " \t\r\n"), n = strlen(text);
+    memmove(text, text + skip, n - skip + 1);
+    for (n -= skip; n && strchr(" \t\r\n", text[n - 1]);) text[--n] = '\0';
+    return *text == '{' && cli_json_skip(text) == text + n;
 }
 
-static int read_config(cli_session *session, const char *folder, found *f) {
+/* NULL, or what is wrong, for free(3). */
+static char *read_config(const char *folder, found *f) {
     static const char *const names[] = {"model_index.json", "config.json", "scheduler_config.json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !f->file_of_config; i++) {
-        if (exists(folder, names[i])) f->file_of_config = names[i];
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !f->config_path; i++) {
+        if (!exists(folder, names[i])) continue;
+        f->config_path = cli_format("%s/%s", folder, names[i]);
+        f->is_pipeline = i == 0;
     }
-    if (!f->file_of_config) return CLI_DONE;
-    char *path = cli_format("%s/%s", folder, f->file_of_config);
-    f->config = cli_read_file(path, NULL);
-    char *line = NULL;
-    if (!f->config)
-        line = cli_format("error: %s: %m", path);
-    else if (!trim_object(f->config))
-        line = cli_format("error: %s: not a JSON object", path);
-    else
-        f->class_name = class_of(f->config);
-    if (line) cli_progress_say(session->progress, line);
-    int result = line ? CLI_FAILED : CLI_DONE;
-    free(line);
-    free(path);
-    return result;
+    if (!f->config_path) return NULL;
+    f->config = cli_read_file(f->config_path, NULL);
+    if (!f->config) return cli_format("%s: %m", f->config_path);
+    if (!trim_object(f->config)) return cli_format("%s: this is no JSON object", f->config_path);
+    f->class_name = class_of(f->config);
+    return NULL;
 }
 
-static int look(cli_session *session, const char *path, found *f) {
+static void count_weights(found *f) {
+    f->tensors = tsr_checkpoint_count(f->weights);
+    for (size_t i = 0; i < f->tensors; i++) {
+        const tsr_tensor_info *t = tsr_checkpoint_at(f->weights, i);
+        f->parameters += t->size * 8 / tsr_dtype_bits(t->dtype);
+        f->bytes += t->size;
+    }
+}
+
+/* NULL, or what is wrong, for free(3). *f is to be forgotten in either case. */
+static char *look(tsr_engine *engine, const char *path, found *f) {
+    static const char *const tokenizer_files[] = {"tokenizer_config.json", "tokenizer.json", "vocab.json"};
+    bool folder = is_folder(path), tokenizer = false;
+    char *problem = folder ? read_config(path, f) : NULL;
+    if (problem) return problem;
+    for (size_t i = 0; i < 3 && folder && !f->config; i++) tokenizer |= exists(path, tokenizer_files[i]);
     tsr_status status = TSR_OK;
-    bool folder = is_folder(path);
-    if (folder && read_config(session, path, f) != CLI_DONE) return CLI_FAILED;
-    bool tokenizer = folder && !f->config && (exists(path, "tokenizer_config.json") || exists(path, "tokenizer.json") ||
-                                              exists(path, "vocab.json"));
-    if (tokenizer)
-        status = tsr_tokenizer_from_pretrained(session->engine, path, &f->tokenizer);
-    else if (!f->config || holds_weights(path))
-        status = tsr_checkpoint_open(session->engine, path, &f->weights);
-    return status == TSR_OK ? CLI_DONE : cli_session_error(session, NULL, status);
+    if (tokenizer) {
+        status = tsr_tokenizer_from_pretrained(engine, path, &f->tokenizer);
+    } else if (!f->config || (!f->is_pipeline && holds_weights(path))) {
+        status = tsr_checkpoint_open(engine, path, &f->weights);
+        if (status == TSR_OK) count_weights(f);
+    }
+    return status == TSR_OK ? NULL : cli_format("%s", tsr_engine_message(engine));
 }
 
 static void forget(found *f) {
     tsr_tokenizer_destroy(f->tokenizer);
     tsr_checkpoint_close(f->weights);
+    free(f->config_path);
     free(f->config);
     free(f->class_name);
 }
 
-static uint64_t bytes_of(const found *f, const char *prefix, int64_t *elements) {
-    uint64_t bytes = 0;
-    (void)prefix;
-    for (size_t i = 0; i < tsr_checkpoint_count(f->weights); i++) {
-        const tsr_tensor_info *t = tsr_checkpoint_at(f->weights, i);
-        int64_t n = 1;
-        for (int d = 0; d < t->ndim; d++) n *= t->shape[d];
-        *elements += n;
-        bytes += t->size;
+/* ---- the folders of a pipeline: those that model_index.json names ---- */
+
+static int is_entry(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+/* Calls show for each component, in order of name. */
+static void each_component(tsr_engine *engine, const char *path, const found *pipeline,
+                           void (*show)(const char *name, const char *path, const found *f, const char *problem,
+                                        size_t i)) {
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, is_entry, alphasort);
+    size_t shown = 0;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name, *row = cli_json_member(pipeline->config, name);
+        char *below = cli_format("%s/%s", path, name);
+        if (row && *row == '[' && is_folder(below)) {
+            found f = {0};
+            char *problem = look(engine, below, &f);
+            show(name, below, &f, problem, shown++);
+            free(problem);
+            forget(&f);
+        }
+        free(below);
+        free(entries[i]);
     }
-    return bytes;
+    free(entries);
+}
+
+/* ---- for people ---- */
+
+static void print_tensors(const found *f) {
+    size_t width = 4;
+    for (size_t i = 0; i < f->tensors; i++) {
+        size_t n = strlen(tsr_checkpoint_at(f->weights, i)->name);
+        if (n > width) width = n;
+    }
+    for (size_t i = 0; i < f->tensors; i++) {
+        const tsr_tensor_info *t = tsr_checkpoint_at(f->weights, i);
+        const char *slash = strrchr(t->file, '/');
+        char shape[TSR_MAX_DIMS * 24 + 8];
+        int at = snprintf(shape, sizeof shape, "[");
+        for (int d = 0; d < t->ndim; d++)
+            at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%" PRId64, d ? ", " : "", t->shape[d]);
+        snprintf(shape + at, sizeof shape - (size_t)at, "]");
+        printf("%-*s  %-8s  %-22s  %12" PRIu64 "  %s\n", (int)width, t->name, tsr_dtype_name(t->dtype), shape, t->size,
+               slash ? slash + 1 : t->file);
+    }
+}
+
+static void print_summary(const found *f, const char *problem) {
+    char size[32];
+    cli_size_text((double)f->bytes, size);
+    if (problem)
+        printf("cannot be opened: %s\n", problem);
+    else if (f->tokenizer)
+        printf("%s, %" PRId64 " tokens, padding %" PRId64 "\n", tsr_tokenizer_class_name(f->tokenizer),
+               tsr_tokenizer_vocab_size(f->tokenizer), tsr_tokenizer_pad_id(f->tokenizer));
+    else if (f->weights)
+        printf("%s%s%zu tensors, %" PRIu64 " parameters, %s\n", f->class_name ? f->class_name : "",
+               f->class_name ? ", " : "", f->tensors, f->parameters, size);
+    else
+        printf("%s, no weights\n", f->class_name ? f->class_name : "class unknown");
+}
+
+static void show_component(const char *name, const char *path, const found *f, const char *problem, size_t i) {
+    (void)path;
+    (void)i;
+    printf("%-16s ", name);
+    print_summary(f, problem);
+}
+
+static void print_all(tsr_engine *engine, const char *path, const found *f) {
+    printf("%s: ", path);
+    if (f->is_pipeline) {
+        printf("%s\n", f->class_name ? f->class_name : "class unknown");
+        each_component(engine, path, f, show_component);
+    } else {
+        print_summary(f, NULL);
+    }
+    if (f->tokenizer && tsr_tokenizer_model_max_length(f->tokenizer) != INT64_MAX)
+        printf("at most %" PRId64 " tokens\n", tsr_tokenizer_model_max_length(f->tokenizer));
+    if (f->config) printf("%s:\n%s\n", strrchr(f->config_path, '/') + 1, f->config);
+    if (f->weights) print_tensors(f);
+}
+
+/* ---- for programs ---- */
+
+static void print_member(const char *key, const char *value) {
+    printf("\"%s\": ", key);
+    if (value)
+        cli_print_json_string(value);
+    else
+        fputs("null", stdout);
+}
+
+static void print_json_weights(const found *f) {
+    printf(", \"parameters\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"tensors\": [", f->parameters, f->bytes);
+    for (size_t i = 0; i < f->tensors; i++) {
+        const tsr_tensor_info *t = tsr_checkpoint_at(f->weights, i);
+        printf("%s{", i ? ", " : "");
+        print_member("name", t->name);
+        printf(", \"dtype\": \"%s\", \"shape\": [", tsr_dtype_name(t->dtype));
+        for (int d = 0; d < t->ndim; d++) printf("%s%" PRId64, d ? ", " : "", t->shape[d]);
+        printf("], \"bytes\": %" PRIu64 ", ", t->size);
+        print_member("file", t->file);
+        putchar('}');
+    }
+    putchar(']');
+}
+
+/* The members of an object, without its braces. */
+static void print_json_members(const char *path, const found *f, const char *problem) {
+    print_member("path", path);
+    if (problem) {
+        fputs(", ", stdout);
+        print_member("problem", problem);
+        return;
+    }
+    fputs(", ", stdout);
+    print_member("class", f->tokenizer ? tsr_tokenizer_class_name(f->tokenizer) : f->class_name);
+    if (f->config) printf(", \"config\": %s", f->config);
+    if (f->weights) print_json_weights(f);
+    if (!f->tokenizer) return;
+    printf(", \"vocab_size\": %" PRId64 ", \"pad_id\": %" PRId64, tsr_tokenizer_vocab_size(f->tokenizer),
+           tsr_tokenizer_pad_id(f->tokenizer));
+    if (tsr_tokenizer_model_max_length(f->tokenizer) != INT64_MAX)
+        printf(", \"model_max_length\": %" PRId64, tsr_tokenizer_model_max_length(f->tokenizer));
+}
+
+static void show_json(const char *name, const char *path, const found *f, const char *problem, size_t i) {
+    printf("%s{", i ? ", " : "");
+    print_member("name", name);
+    fputs(", ", stdout);
+    print_json_members(path, f, problem);
+    putchar('}');
+}
+
+static void print_json(tsr_engine *engine, const char *path, const found *f) {
+    putchar('{');
+    print_json_members(path, f, NULL);
+    if (f->is_pipeline) {
+        fputs(", \"components\": [", stdout);
+        each_component(engine, path, f, show_json);
+        putchar(']');
+    }
+    puts("}");
+}
+
+int cli_inspect(const cli_options *options) {
+    const char *path = options->arguments[0];
+    cli_session session;
+    int result = cli_session_open(options, &session);
+    if (result != CLI_DONE) return result;
+    found f = {0};
+    char *problem = look(session.engine, path, &f);
+    if (problem)
+        result = cli_error("%s", problem);
+    else
+        (options->json ? print_json : print_all)(session.engine, path, &f);
+    free(problem);
+    forget(&f);
+    cli_session_close(&session);
+    return result;
 }

@@ -67,7 +67,8 @@ static const char *unicode_escape(const char **at, uint32_t *point) {
     if (!hex4(*at, point)) return "\\u needs four hexadecimal digits";
     *at += 4;
     if ((*point & ~0x7ffu) != 0xd800) return NULL;
-    bool pair = *point < 0xdc00 && (*at)[0] == '\\' && (*at)[1] == 'u' && hex4(*at + 2, &low) && (low & ~0x3ffu) == 0xdc00;
+    bool pair =
+        *point < 0xdc00 && (*at)[0] == '\\' && (*at)[1] == 'u' && hex4(*at + 2, &low) && (low & ~0x3ffu) == 0xdc00;
     if (!pair) return "half of a surrogate pair stands alone";
     *point = 0x10000 + ((*point & 0x3ff) << 10 | (low & 0x3ff));
     *at += 6;

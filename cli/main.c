@@ -82,7 +82,8 @@ static int run(int argc, char **argv) {
     return refuse_command(argv[1]);
 }
 
-/* A closed stdin, stdout or stderr would give its number to the next file that is opened, and messages would go there. */
+/* A closed stdin, stdout or stderr would give its number to the next file that is opened, and messages would go there.
+ */
 static void open_standard_files(void) {
     int fd;
     do fd = open("/dev/null", O_RDWR);

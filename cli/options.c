@@ -206,10 +206,10 @@ static bool is_choice(const char *text, const char *choices) {
     return false;
 }
 
-static bool read_real(const option *option, const char *text, double *out) {
+static bool read_real(const option *o, const char *text, double *out) {
     char *end;
     double value;
-    if (!real(text, &end, &value) || *end || value < (double)option->min || value > (double)option->max) return false;
+    if (!real(text, &end, &value) || *end || value < (double)o->min || value > (double)o->max) return false;
     *out = value;
     return true;
 }
@@ -223,14 +223,18 @@ static int wrong(const parser *p, const option *o, const char *text) {
     case REAL:
         return cli_usage(command, "--%s takes a number from %lld to %lld, not '%s'", o->name, (long long)o->min,
                          (long long)o->max, text);
-    case RANKS: return cli_usage(command, "--%s %s: this version runs on one rank", o->name, text);
-    case REALS: return cli_usage(command, "--%s takes numbers with commas between them, not '%s'", o->name, text);
+    case RANKS:
+        return cli_usage(command, "--%s %s: this version runs on one rank", o->name, text);
+    case REALS:
+        return cli_usage(command, "--%s takes numbers with commas between them, not '%s'", o->name, text);
     case SEEDS:
         return cli_usage(command,
                          "--%s takes whole numbers from 0 to 18446744073709551615 with commas between them, not '%s'",
                          o->name, text);
-    case CHOICE: return cli_usage(command, "--%s takes %s, not '%s'", o->name, o->value, text);
-    default: return cli_usage(command, "--%s takes no value", o->name);
+    case CHOICE:
+        return cli_usage(command, "--%s takes %s, not '%s'", o->name, o->value, text);
+    default:
+        return cli_usage(command, "--%s takes no value", o->name);
     }
 }
 
@@ -242,13 +246,26 @@ static int store(const parser *p, const option *o, const char *text) {
         good = !text;
         *(bool *)at = true;
         break;
-    case WHOLE: good = whole(text, o->min, o->max, at); break;
-    case RANKS: good = whole(text, 1, 1, at); break;
-    case REAL: good = read_real(o, text, at); break;
-    case REALS: good = read_reals(text, p->out); break;
-    case SEEDS: good = read_seeds(text, p->out); break;
-    case CHOICE: good = is_choice(text, o->value); /* fall through */
-    case TEXT: *(const char **)at = text; break;
+    case WHOLE:
+        good = whole(text, o->min, o->max, at);
+        break;
+    case RANKS:
+        good = whole(text, 1, 1, at);
+        break;
+    case REAL:
+        good = read_real(o, text, at);
+        break;
+    case REALS:
+        good = read_reals(text, p->out);
+        break;
+    case SEEDS:
+        good = read_seeds(text, p->out);
+        break;
+    case CHOICE:
+        good = is_choice(text, o->value); /* fall through */
+    case TEXT:
+        *(const char **)at = text;
+        break;
     }
     return good ? CLI_DONE : wrong(p, o, text);
 }

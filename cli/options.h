@@ -32,7 +32,8 @@ typedef struct cli_command {
     int (*run)(const cli_options *options);
 } cli_command;
 
-/* Reads the words after the subcommand. CLI_DONE, or CLI_USAGE after one message. *out is to be freed in either case. */
+/* Reads the words after the subcommand. CLI_DONE, or CLI_USAGE after one message. *out is to be freed in either case.
+ */
 int cli_options_parse(const cli_command *command, int n, char **words, cli_options *out);
 void cli_options_free(cli_options *options);
 

@@ -21,7 +21,8 @@ int cli_check_extension(const char *command, const char *path, const char *exten
     if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) return CLI_DONE;
     size_t n = strlen(path);
     if (n == 0) return cli_usage(command, "the name of the output is empty");
-    if (path[n - 1] == '/') return cli_usage(command, "%s: the output must be a file with a name in %s", path, extension);
+    if (path[n - 1] == '/')
+        return cli_usage(command, "%s: the output must be a file with a name in %s", path, extension);
     return cli_usage(command, "%s: Tessera writes %s files only; use -o '%.*s%s'", path, extension,
                      (int)stem_length(path), path, extension);
 }

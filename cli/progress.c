@@ -1,5 +1,5 @@
-/* Progress on stderr: a bar on a terminal, else plain lines. A thread of its own keeps giving signs of life while one step
- * takes long. */
+/* Progress on stderr: a bar on a terminal, else plain lines. A thread of its own keeps giving signs of life while one
+ * step takes long. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ const char *cli_caught_signal(void) { return caught == SIGINT ? "SIGINT" : caugh
 
 struct cli_progress {
     bool shown, terminal;
-    bool bar;               /* a bar without line end stands on the terminal */
-    tsr_progress now;       /* the last report; component is copied below */
+    bool bar;         /* a bar without line end stands on the terminal */
+    tsr_progress now; /* the last report; component is copied below */
     char component[64];
     double reported, drawn; /* when: the last report, the last line or bar */
     pthread_t heart;

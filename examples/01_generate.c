@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     options.progress = show;
     tsr_engine *engine = NULL;
     if (tsr_engine_create(&options, &engine) != TSR_OK) return 1;
-    tsr_status status = draw(engine, argv[1], argv[2], argc > 3 ? atoll(argv[3]) : 0);
+    tsr_status status = draw(engine, argv[1], argv[2], argc > 3 ? strtoll(argv[3], NULL, 10) : 0);
     if (status != TSR_OK) fprintf(stderr, "%s: %s\n", tsr_status_name(status), tsr_engine_message(engine));
     tsr_engine_destroy(engine);
     return status == TSR_OK ? 0 : 1;

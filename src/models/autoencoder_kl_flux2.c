@@ -166,9 +166,12 @@ static tsr__value resnet_forward(tsr__exec *x, const resnet *r, tsr__value h) {
 
 /* Pixels attend to each other as tokens, in one head of all channels. */
 static tsr__value mid_attention_forward(tsr__exec *x, const mid_attention *a, tsr__value image) {
-    tsr__value normed = tsr__group_norm_forward(x, &a->group_norm, image);
     int64_t B = image.shape[0], tokens = image.shape[1] * image.shape[2], C = image.shape[3];
+    tsr__value weight = tsr__param_value(x, &a->group_norm.weight), bias = tsr__param_value(x, &a->group_norm.bias);
+    tsr__value normed = tsr__group_norm(x, image, weight, bias, a->group_norm.groups, a->group_norm.eps);
     tsr__value h = tsr__reshape(x, normed, TSR__SHAPE(B, tokens, C));
+    tsr__tapped(x, &a->group_norm.module,
+                tsr__permute(x, h, TSR__ORDER(0, 2, 1))); /* diffusers has [B, C, tokens] here */
     tsr__value q = tsr__split_heads(x, tsr__linear_forward(x, &a->to_q, h), C);
     tsr__value k = tsr__split_heads(x, tsr__linear_forward(x, &a->to_k, h), C);
     tsr__value v = tsr__split_heads(x, tsr__linear_forward(x, &a->to_v, h), C);
@@ -208,7 +211,7 @@ const tsr_model_desc tsr__autoencoder_kl_flux2 = {
     .class_name = "AutoencoderKLFlux2",
     .self_size = sizeof(autoencoder),
     .declare = autoencoder_declare,
-    .inputs = {{"z", TSR_F32, 4, false}},
+    .inputs = {{.name = "z", .dtype = TSR_F32, .ndim = 4}},
     .outputs = {"sample"},
     .forward = autoencoder_forward,
 };

@@ -71,7 +71,7 @@ static bool convert(const tsr_tensor *from, tsr_dtype to, void *data, size_t n) 
 static tsr_status take_input(tsr_engine *engine, const tsr__argument *argument, const tsr_tensor *given,
                              tsr_tensor *out) {
     tsr_tensor t = *given;
-    while (t.ndim > argument->ndim && t.shape[0] == 1) {
+    while (t.ndim > argument->ndim && (t.shape[0] == 1 || (argument->batched && t.ndim == argument->ndim + 1))) {
         memmove(t.shape, t.shape + 1, (size_t)(TSR_MAX_DIMS - 1) * sizeof *t.shape);
         t.ndim--;
     }
@@ -82,7 +82,7 @@ static tsr_status take_input(tsr_engine *engine, const tsr__argument *argument, 
                          given->ndim, n, argument->ndim);
     void *data = tsr__alloc(engine, n * tsr_dtype_bits(argument->dtype) / 8);
     if (!data) return TSR_NOMEM;
-    if (!convert(given, argument->dtype, data, n)) {
+    if (!convert(&t, argument->dtype, data, n)) {
         tsr__free(engine, data);
         return tsr__fail(engine, TSR_UNSUPPORTED, "input \"%s\" is stored as %s, which cannot be converted",
                          argument->name, tsr_dtype_name(given->dtype));

@@ -13,8 +13,9 @@ enum { TSR__MAX_ARGUMENTS = 8, TSR__MAX_RESULTS = 4 };
 typedef struct tsr__argument {
     const char *name;
     tsr_dtype dtype; /* F32 or I64 */
-    int ndim;        /* an extra leading dimension of size 1 is allowed, where diffusers allows it too */
+    int ndim;
     bool optional;
+    bool batched; /* may come as a batch of equal rows, of which the first counts (position ids in diffusers) */
 } tsr__argument;
 
 typedef struct tsr_model_desc {

@@ -18,7 +18,6 @@ typedef struct layer {
     struct {
         tsr__module module;
         tsr__linear gate_proj, up_proj, down_proj;
-        tsr__plain_module act_fn;
     } mlp;
     tsr__norm input_layernorm, post_attention_layernorm;
 } layer;
@@ -54,7 +53,6 @@ static void declare_layer(const qwen3 *self, layer *l) {
     TSR__LINEAR(&l->mlp, gate_proj, D, self->intermediate_size, TSR__NO_BIAS);
     TSR__LINEAR(&l->mlp, up_proj, D, self->intermediate_size, TSR__NO_BIAS);
     TSR__LINEAR(&l->mlp, down_proj, self->intermediate_size, D, TSR__NO_BIAS);
-    TSR__CHILD(&l->mlp, act_fn);
     TSR__RMS_NORM(l, input_layernorm, D, self->eps);
     TSR__RMS_NORM(l, post_attention_layernorm, D, self->eps);
 }
@@ -167,7 +165,8 @@ const tsr_model_desc tsr__qwen3 = {
     .class_name = "Qwen3ForCausalLM",
     .self_size = sizeof(qwen3),
     .declare = qwen3_declare,
-    .inputs = {[INPUT_IDS] = {"input_ids", TSR_I64, 2, false}, [ATTENTION_MASK] = {"attention_mask", TSR_I64, 2, true}},
+    .inputs = {[INPUT_IDS] = {.name = "input_ids", .dtype = TSR_I64, .ndim = 2},
+               [ATTENTION_MASK] = {.name = "attention_mask", .dtype = TSR_I64, .ndim = 2, .optional = true}},
     .outputs = {"prompt_embeds"},
     .forward = qwen3_forward,
 };

@@ -8,7 +8,7 @@ for header in include/tessera/*.h; do
     name=tessera/$(basename "$header")
     echo "#include <$name>" | ${CC:-cc} -std=c11 "${flags[@]}" -x c - || failed=1
     echo "#include <$name>" | ${CXX:-c++} -std=c++11 "${flags[@]}" -x c++ - || failed=1
-    grep -q 'extern "C"' "$header" || { echo "$header: no extern \"C\""; failed=1; }
+    ! grep -q ^TSR_API "$header" || grep -q 'extern "C"' "$header" || { echo "$header: no extern \"C\""; failed=1; }
     # A prototype's comment stands in its paragraph, before it or at the end of its line.
     awk -v file="$header" '
         /^[[:space:]]*$/ { commented = 0 }

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu.h"
 
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -139,6 +140,11 @@ static tsr_status cpu_create(tsr_engine *engine, tsr__device *device) {
     return TSR_OK;
 }
 
+static void *cpu_host_pointer(tsr__device *device, void *pointer) {
+    (void)device;
+    return pointer;
+}
+
 static size_t cpu_scratch_bytes(tsr__device *device, const tsr__op *op) {
     static size_t (*const scratch[TSR__OP_COUNT])(const tsr__device *, const tsr__op *) = {
         [TSR__OP_matmul] = tsr__cpu_matmul_scratch,         [TSR__OP_conv2d] = tsr__cpu_conv2d_scratch,
@@ -149,39 +155,29 @@ static size_t cpu_scratch_bytes(tsr__device *device, const tsr__op *op) {
     return scratch[op->kind] ? scratch[op->kind](device, op) : 0;
 }
 
-static double best_seconds(int64_t m, int64_t k, int64_t n, int runs, const float *x, const float *w, float *out,
-                           dnnl_status_t *status) {
-    double best = 1e30;
+/* operands: x [m, k], w [n, k], out [m, n] */
+static double best_seconds(int64_t m, int64_t k, int64_t n, int runs, float *operands, dnnl_status_t *status) {
+    const float *x = operands, *w = x + m * k;
+    float *out = operands + (m + n) * k;
+    double best = INFINITY;
     for (int i = 0; i < runs && *status == dnnl_success; i++) {
         double begin = tsr__seconds();
         *status = dnnl_sgemm('N', 'T', m, n, k, 1.0f, x, k, w, k, 0.0f, out, n);
-        double seconds = tsr__seconds() - begin;
-        if (seconds < best) best = seconds;
+        best = fmin(best, tsr__seconds() - begin);
     }
     return best;
 }
 
 static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, int64_t n, int runs, double *gflops) {
-    float *x = tsr__calloc(device->engine, (size_t)(m * k), sizeof *x);
-    float *w = x ? tsr__calloc(device->engine, (size_t)(n * k), sizeof *w) : NULL;
-    float *out = w ? tsr__calloc(device->engine, (size_t)(m * n), sizeof *out) : NULL;
-    tsr_status status = TSR_NOMEM;
-    if (out) {
-        dnnl_status_t failure = dnnl_success;
-        omp_set_num_threads(device->threads);
-        double seconds = best_seconds(m, k, n, runs, x, w, out, &failure);
-        status = tsr__dnnl_check(device, failure, "multiply");
-        if (status == TSR_OK) *gflops = 2e-9 * (double)m * (double)k * (double)n / seconds;
-    }
-    tsr__free(device->engine, out);
-    tsr__free(device->engine, w);
-    tsr__free(device->engine, x);
-    return status;
-}
-
-static void *cpu_host_pointer(tsr__device *device, void *pointer) {
-    (void)device;
-    return pointer;
+    float *operands = tsr__calloc(device->engine, (size_t)(m * k + n * k + m * n), sizeof *operands);
+    if (!operands) return TSR_NOMEM;
+    dnnl_status_t failure = dnnl_success;
+    omp_set_num_threads(device->threads);
+    double seconds = best_seconds(m, k, n, runs, operands, &failure);
+    tsr__free(device->engine, operands);
+    TSR__TRY(tsr__dnnl_check(device, failure, "multiply"));
+    *gflops = 2e-9 * (double)m * (double)k * (double)n / seconds;
+    return TSR_OK;
 }
 
 const tsr__device_ops tsr__device_cpu = {

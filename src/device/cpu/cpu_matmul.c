@@ -51,7 +51,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void dot_column(const matmul *a, const float *const *x, int64_t n) {
     const tsr__kernels *kernels = tsr__kernels_of(a->device);
     const char *w = tsr__row(&a->w, n);
-    float chunk[CHUNK], sums[FEW_ROWS] = {0};
+    float chunk[CHUNK];
+    double sums[FEW_ROWS] = {0};
     for (int64_t k = 0; k < a->k; k += CHUNK) {
         int64_t length = least(CHUNK, a->k - k);
         const void *part = w + (size_t)k * a->w.element;
@@ -59,7 +60,7 @@ static void dot_column(const matmul *a, const float *const *x, int64_t n) {
         for (int64_t m = 0; m < a->m; m++)
             sums[m] += kernels->dot(x[m] + k, short_weights(a) ? chunk : (const float *)part, length);
     }
-    for (int64_t m = 0; m < a->m; m++) a->out[m * a->n + n] = sums[m] + (a->bias ? a->bias[n] : 0.0f);
+    for (int64_t m = 0; m < a->m; m++) a->out[m * a->n + n] = (float)sums[m] + (a->bias ? a->bias[n] : 0.0f);
 }
 
 static void run_few_rows(const matmul *a) {

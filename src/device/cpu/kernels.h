@@ -10,7 +10,7 @@
     X(void, bf16_to_f32, (const uint16_t *x, float *out, int64_t n))                                                   \
     X(void, f16_to_f32, (const uint16_t *x, float *out, int64_t n))                                                    \
     X(void, f32_to_bf16, (const float *x, uint16_t *out, int64_t n))                                                   \
-    X(float, dot, (const float *x, const float *y, int64_t n))                                                         \
+    X(double, dot, (const float *x, const float *y, int64_t n))                                                        \
     X(double, sum, (const float *x, int64_t n))                                                                        \
     /* sum of (x - center)^2 */                                                                                        \
     X(double, sum_squares, (const float *x, float center, int64_t n))                                                  \
