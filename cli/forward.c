@@ -12,13 +12,22 @@ typedef struct job {
     char *ignored; /* names, with commas */
 } job;
 
-static const char *argument_name(const char *name) {
-    static const char *const prefixes[] = {"transformer_in.", "in."};
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+/* Names in files of saved stages; a tensor of such a name goes before one of the bare name. */
+static const char *const prefixes[] = {"transformer_in.", "in."};
+enum { N_PREFIXES = sizeof prefixes / sizeof prefixes[0] };
+
+/* The argument that a tensor of that name stands for, or NULL. */
+static const char *argument_name(const job *j, const char *name) {
+    const char *argument = name;
+    bool outranked = false;
+    for (size_t i = 0; i < N_PREFIXES; i++) {
         size_t n = strlen(prefixes[i]);
-        if (strncmp(name, prefixes[i], n) == 0) return name + n;
+        if (argument == name && strncmp(name, prefixes[i], n) == 0) argument = name + n;
+        char *other = cli_format("%s%s", prefixes[i], name);
+        outranked |= tsr_checkpoint_find(j->saved, other) != NULL;
+        free(other);
     }
-    return name;
+    return !outranked && tsr_model_has_input(j->model, argument) ? argument : NULL;
 }
 
 static tsr_status read_tensor(job *j, const tsr_tensor_info *info, const char *name) {
@@ -41,8 +50,8 @@ static int read_inputs(job *j, const char *path) {
     j->inputs = cli_alloc(count, sizeof *j->inputs);
     for (size_t i = 0; i < count; i++) {
         const tsr_tensor_info *info = tsr_checkpoint_at(j->saved, i);
-        const char *name = argument_name(info->name);
-        if (!tsr_model_has_input(j->model, name)) {
+        const char *name = argument_name(j, info->name);
+        if (!name) {
             ignore(j, info->name);
             continue;
         }
@@ -53,8 +62,7 @@ static int read_inputs(job *j, const char *path) {
         if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
     }
     if (j->ignored)
-        cli_session_note(&j->session, "ignored, as %s takes no such argument: %s", tsr_model_class_name(j->model),
-                         j->ignored);
+        cli_session_note(&j->session, "ignored (no arguments of %s): %s", tsr_model_class_name(j->model), j->ignored);
     return CLI_DONE;
 }
 

@@ -28,7 +28,7 @@ typedef struct option {
 
 /* clang-format off */
 static const option table[] = {
-    {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png; of several pictures out.0.png, out.1.png, ...)"},
+    {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; out.safetensors)"},
     {'H', "height", WHOLE, G, AT(height), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
     {'W', "width", WHOLE, G, AT(width), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
     {0, "num-inference-steps", WHOLE, G, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},

@@ -3,7 +3,9 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 set(GOLDEN_DIR ${CMAKE_SOURCE_DIR}/../shared/golden)
+set(TOOLS_DIR ${CMAKE_BINARY_DIR}/tools)
 set(TEST_ENVIRONMENT "TESSERA=$<TARGET_FILE:tessera>;TESSERA_SOURCE=${CMAKE_SOURCE_DIR};TESSERA_BUILD=${CMAKE_BINARY_DIR}"
+    "TESSERA_TOOLS=${TOOLS_DIR}"
     "TESSERA_GOLDEN=${GOLDEN_DIR};LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 
 file(GLOB SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
@@ -25,6 +27,17 @@ foreach(suite unit ops models fault)
     add_test(NAME ${suite}/${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     tessera_register(${suite}/${name} ${suite})
   endforeach()
+endforeach()
+
+# tests/tools/some_name.c is the program tessera-some-name, for the scripts of tests/cli.
+file(GLOB TOOLS CONFIGURE_DEPENDS tests/tools/*.c)
+foreach(source ${TOOLS})
+  get_filename_component(name ${source} NAME_WE)
+  string(REPLACE "_" "-" program tessera-${name})
+  add_executable(${program} ${source})
+  target_include_directories(${program} PRIVATE src)
+  target_link_libraries(${program} PRIVATE tessera_static)
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TOOLS_DIR})
 endforeach()
 
 foreach(suite cli lint)

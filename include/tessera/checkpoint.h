@@ -35,6 +35,7 @@ typedef struct tsr_range {
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_open(tsr_engine *engine, const char *path, tsr_checkpoint **out);
 TSR_API void tsr_checkpoint_close(tsr_checkpoint *checkpoint);
 
+/* How many tensors there are, in all shards. Local. */
 TSR_API size_t tsr_checkpoint_count(const tsr_checkpoint *checkpoint);
 /* The i-th tensor in order of name, and the tensor of that name or NULL. */
 TSR_API const tsr_tensor_info *tsr_checkpoint_at(const tsr_checkpoint *checkpoint, size_t i);

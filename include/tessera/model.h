@@ -28,7 +28,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_from_pretrained(tsr_engine *engine, c
                                                            const tsr_model_options *options, tsr_model **out);
 TSR_API void tsr_model_destroy(tsr_model *model);
 
+/* The class ("Flux2Transformer2DModel"); valid as long as the model. Local. */
 TSR_API const char *tsr_model_class_name(const tsr_model *model);
+/* Bytes of the weights in memory. Local. */
 TSR_API size_t tsr_model_weight_bytes(const tsr_model *model);
 
 /* Runs the model once. inputs are found by name, the argument names of the class's forward in diffusers
@@ -41,6 +43,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_t
 /* Does the class's forward have an argument of that name? */
 TSR_API bool tsr_model_has_input(const tsr_model *model, const char *name);
 
+/* Ends tensors that tsr_model_forward gave. NULL is allowed. Local. */
 TSR_API void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n);
 
 #ifdef __cplusplus

@@ -56,6 +56,7 @@ typedef struct tsr_tensor {
     void *data;
 } tsr_tensor;
 
+/* The product of the sizes, and the bytes that so many elements take. Local. */
 TSR_API int64_t tsr_tensor_elements(const tsr_tensor *tensor);
 TSR_API size_t tsr_tensor_bytes(const tsr_tensor *tensor);
 

@@ -1,3 +1,4 @@
+#!/bin/bash
 #!/usr/bin/env bash
 # Every example runs; the first one draws what the command draws.
 set -eu

@@ -1,3 +1,4 @@
+#!/bin/bash
 #!/usr/bin/env bash
 # An installed Tessera serves a program through pkg-config and through find_package, shared and static, from a folder
 # that was moved after the installation.

@@ -16,6 +16,7 @@ enum { OPS_MAX_BLOCKS = 256 };
 typedef struct ops_pool {
     void *blocks[OPS_MAX_BLOCKS];
     int n;
+    float scale; /* of random numbers, where not 0 */
 } ops_pool;
 
 /* How the elements of a view lie. */
@@ -69,7 +70,7 @@ static inline tsr__view ops_view(ops_pool *pool, tsr_dtype dtype, ops_layout lay
     size_t n = ops_span(&view);
     view.data = ops_memory(pool, n * tsr_dtype_bits(dtype) / 8);
     for (size_t i = 0; i < n; i++) {
-        float value = ops_random();
+        float value = ops_random() * (pool->scale != 0.0f ? pool->scale : 1.0f);
         if (dtype == TSR_I64)
             ((int64_t *)view.data)[i] = value > 0.0f;
         else

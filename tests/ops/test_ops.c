@@ -65,6 +65,9 @@ static void check(ops_pool *pool, tsr__op op, tsr__view *outs, const char *what)
     if (in_place(op.kind) && tsr__view_is_dense(op.in[0])) check_in_place(pool, op, expected[0], what);
 }
 
+/* Weights as torch initialises them, so that sums of any length are of the size of one. */
+static void scale_weights(ops_pool *pool, int64_t fan_in) { pool->scale = 1.0f / sqrtf((float)(fan_in ? fan_in : 1)); }
+
 static tsr__view dense(int ndim, const int64_t *shape) { return tsr__view_dense(NULL, TSR_F32, ndim, shape); }
 
 /* matmul */
@@ -79,6 +82,7 @@ static void check_matmul(const matmul_case *c, tsr_dtype dtype, ops_layout layou
              (int)c->k, (int)c->n, tsr_dtype_name(dtype), layout, bias);
     ops_pool pool = {.n = 0};
     tsr__view x = OPS_VIEW(&pool, TSR_F32, layout, c->batch, c->rows, c->k);
+    scale_weights(&pool, c->k);
     tsr__view w = OPS_VIEW(&pool, dtype, layout, c->n, c->k), b = OPS_VIEW(&pool, dtype, OPS_DENSE, c->n);
     tsr__view out[TSR__MAX_OUTPUTS] = {dense(3, (int64_t[]){c->batch, c->rows, c->n})};
     tsr__op op = {.kind = TSR__OP_matmul, .in = {&x, &w, bias ? &b : NULL}};
@@ -199,6 +203,7 @@ static void conv2d_matches(void **state) {
         snprintf(what, sizeof what, "conv2d case %zu, %s, layout %d", i, tsr_dtype_name(*dtype), *layout);
         ops_pool pool = {.n = 0};
         tsr__view x = OPS_VIEW(&pool, TSR_F32, *layout, batch, c[0], c[1], c[2]);
+        scale_weights(&pool, c[2] * c[4] * c[4]);
         tsr__view w = OPS_VIEW(&pool, *dtype, OPS_DENSE, c[3], c[2], c[4], c[4]);
         tsr__view b = OPS_VIEW(&pool, *dtype, OPS_DENSE, c[3]);
         tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, (int64_t[]){batch, c[0], c[1], c[3]})};

@@ -5,6 +5,7 @@
  *   --exact P,P      tensors of these names: equal, also in dtype, whatever the tolerance
  *   --only P,P       compare these of EXPECTED alone; --except P,P: all but these   (P: shell patterns)
  *   --pair GOT=EXPECTED   one tensor that is called otherwise in GOT
+ *   --colour R,G,B   no EXPECTED: every pixel of the picture GOT has this colour
  *   --row N          EXPECTED is a safetensors file, and GOT the picture of row N of its image_u8
  *   --verbose        a line for each tensor
  *
@@ -22,7 +23,7 @@
 
 typedef struct run {
     tsr_engine *engine;
-    const char *got, *expected, *exact, *only, *except, *pair;
+    const char *got, *expected, *exact, *only, *except, *pair, *colour;
     double tolerance;
     bool relative, verbose;
     long row;
@@ -168,7 +169,7 @@ static void compare_pictures(run *r) {
     int worst = 0;
     for (int64_t i = 0; same_size && i < 3 * size[0] * size[1]; i++)
         if (abs(a[i] - b[i]) > worst) worst = abs(a[i] - b[i]);
-    note(r, r->got, same_size ? worst : INFINITY, same_size && worst <= r->tolerance,
+    note(r, r->got, same_size ? (double)worst : INFINITY, same_size && worst <= r->tolerance,
          same_size ? "levels" : "of another size");
     tsr_free(r->engine, a);
     if (r->row < 0)
@@ -177,10 +178,25 @@ static void compare_pictures(run *r) {
         free(b);
 }
 
+static void compare_colour(run *r) {
+    int64_t size[2];
+    int colour[3] = {-1, -1, -1}, worst = 0;
+    if (sscanf(r->colour, "%d,%d,%d", &colour[0], &colour[1], &colour[2]) != 3) exit(2);
+    uint8_t *rgb = read_picture(r, r->got, size);
+    for (int64_t i = 0; i < 3 * size[0] * size[1]; i++)
+        if (abs(rgb[i] - colour[i % 3]) > worst) worst = abs(rgb[i] - colour[i % 3]);
+    note(r, r->got, worst, worst <= r->tolerance, "levels");
+    tsr_free(r->engine, rgb);
+}
+
 static bool parse(run *r, int argc, char **argv) {
     struct {
         const char *name, **text;
-    } texts[] = {{"--exact", &r->exact}, {"--only", &r->only}, {"--except", &r->except}, {"--pair", &r->pair}};
+    } texts[] = {{"--exact", &r->exact},
+                 {"--only", &r->only},
+                 {"--except", &r->except},
+                 {"--pair", &r->pair},
+                 {"--colour", &r->colour}};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
         bool known = false;
@@ -199,7 +215,7 @@ static bool parse(run *r, int argc, char **argv) {
         else
             *(r->got ? &r->expected : &r->got) = word;
     }
-    return r->expected != NULL;
+    return r->expected || (r->got && r->colour);
 }
 
 static bool is_png(const char *path) {
@@ -216,7 +232,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: tessera-compare GOT EXPECTED [options]; see tests/tools/compare.c\n");
         return 2;
     }
-    if (is_png(r.got))
+    if (r.colour)
+        compare_colour(&r);
+    else if (is_png(r.got))
         compare_pictures(&r);
     else
         compare_files(&r);

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
@@ -175,6 +176,9 @@ static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, 
     omp_set_num_threads(device->threads);
     double seconds = best_seconds(m, k, n, runs, operands, &failure);
     tsr__free(device->engine, operands);
+#ifdef __GLIBC__
+    (void)malloc_trim(0); /* oneDNN's packing buffers: what is measured next starts without them */
+#endif
     TSR__TRY(tsr__dnnl_check(device, failure, "multiply"));
     *gflops = 2e-9 * (double)m * (double)k * (double)n / seconds;
     return TSR_OK;

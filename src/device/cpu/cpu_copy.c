@@ -106,10 +106,10 @@ void tsr__cpu_copy_view(const tsr__device *device, const tsr__view *from, const 
     int64_t elements = tsr__view_elements(from);
     if (elements == 0) return;
     layout l = layout_of(from, to);
-    int row = row_dimension(&l), threads = tsr__cpu_threads(device, elements);
+    int row = row_dimension(&l);
     int64_t stripes = (l.shape[row] + TILE - 1) / TILE;
     int64_t count = elements / (l.shape[row] * l.shape[l.ndim - 1]) * stripes;
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, elements))
     for (int64_t i = 0; i < count; i++) copy_stripe_number(&l, row, stripes, i);
 }
 

@@ -20,8 +20,7 @@ static tsr_status each(const tsr__device *device, const tsr__op *op, elementwise
         flatten(&y, n);
     }
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, n);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, n))
     for (int64_t r = 0; r < x.count; r++) {
         int64_t begin = r * x.width, left = n - begin;
         kernel(tsr__row(&x, r), tsr__row(&y, r), s, out + begin, left < x.width ? left : x.width);
@@ -53,8 +52,7 @@ tsr_status tsr__cpu_modulate(tsr__device *device, const tsr__op *op) {
     tsr__rows x = tsr__rows_of(op->in[0]), scale = tsr__rows_of(op->in[1]), shift = tsr__rows_of(op->in[2]);
     int64_t length = op->in[0]->shape[1];
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++)
         tsr__kernels_of(device)->modulate(tsr__row(&x, r), tsr__row(&scale, r / length), tsr__row(&shift, r / length),
                                           out + r * x.width, x.width);
@@ -65,8 +63,7 @@ tsr_status tsr__cpu_gated_add(tsr__device *device, const tsr__op *op) {
     tsr__rows x = tsr__rows_of(op->in[0]), gate = tsr__rows_of(op->in[1]), y = tsr__rows_of(op->in[2]);
     int64_t length = op->in[0]->shape[1];
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++)
         tsr__kernels_of(device)->gated_add(tsr__row(&x, r), tsr__row(&gate, r / length), tsr__row(&y, r),
                                            out + r * x.width, x.width);
@@ -78,8 +75,7 @@ tsr_status tsr__cpu_rope(tsr__device *device, const tsr__op *op) {
     tsr__rows x = tsr__rows_of(op->in[0]), cosines = tsr__rows_of(op->in[1]), sines = tsr__rows_of(op->in[2]);
     int64_t length = op->in[0]->shape[1], heads = op->in[0]->shape[2];
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++) {
         int64_t s = r / heads % length;
         (op->param.rope == TSR__ROPE_HALF ? kernels->rope_half : kernels->rope_interleaved)(

@@ -79,8 +79,7 @@ static const void *image_data(const conv *c) {
         return c->image_copy;
     }
     tsr__rows x = tsr__rows_of(in);
-    int threads = tsr__cpu_threads(c->device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(c->device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++)
         tsr__kernels_of(c->device)->f32_to_bf16(tsr__row(&x, r), (uint16_t *)c->image_copy + r * x.width, x.width);
     return c->image_copy;
@@ -90,8 +89,7 @@ static const void *plain_weights(const conv *c) {
     const tsr__view *w = c->op->in[1];
     if (!c->weights_copy) return w->data;
     int64_t n = tsr__view_elements(w);
-    int threads = tsr__cpu_threads(c->device, n);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(c->device, n))
     for (int64_t i = 0; i < n; i += CHUNK)
         tsr__cpu_to_f32(c->device, w->dtype, (const uint16_t *)w->data + i, (float *)c->weights_copy + i,
                         n - i < CHUNK ? n - i : CHUNK);
@@ -133,8 +131,7 @@ tsr_status tsr__cpu_conv2d(tsr__device *device, const tsr__op *op) {
 tsr_status tsr__cpu_upsample_nearest2x(tsr__device *device, const tsr__op *op) {
     const tsr__view *in = op->in[0], *to = op->out[0];
     int64_t height = to->shape[1], width = to->shape[2], channels = to->shape[3];
-    int threads = tsr__cpu_threads(device, tsr__view_elements(to));
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, tsr__view_elements(to)))
     for (int64_t r = 0; r < to->shape[0] * height; r++) {
         const float *from = (const float *)in->data + r / height * in->stride[0] + r % height / 2 * in->stride[1];
         float *out = (float *)to->data + r * width * channels;

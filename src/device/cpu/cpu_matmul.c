@@ -66,15 +66,13 @@ static void dot_column(const matmul *a, const float *const *x, int64_t n) {
 static void run_few_rows(const matmul *a) {
     const float *x[FEW_ROWS] = {0};
     for (int64_t m = 0; m < a->m; m++) x[m] = tsr__row(&a->x, m);
-    int threads = tsr__cpu_threads(a->device, a->n * a->k);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(a->device, a->n * a->k))
     for (int64_t n = 0; n < a->n; n++) dot_column(a, x, n);
 }
 
 /* out = bias or 0, to which products are added. */
 static void fill(const matmul *a) {
-    int threads = tsr__cpu_threads(a->device, a->m * a->n);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(a->device, a->m * a->n))
     for (int64_t m = 0; m < a->m; m++) {
         size_t bytes = (size_t)a->n * sizeof(float);
         if (a->bias)
@@ -87,8 +85,7 @@ static void fill(const matmul *a) {
 /* W[n.., k..] of rows x cols as float32: itself, or converted. Sets the distance of its rows. */
 static const float *panel_at(const matmul *a, int64_t n, int64_t k, int64_t rows, int64_t cols, float *panel) {
     if (!short_weights(a)) return (const float *)tsr__row(&a->w, n) + k;
-    int threads = tsr__cpu_threads(a->device, rows * cols);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(a->device, rows *cols))
     for (int64_t i = 0; i < rows; i++) {
         const char *w = tsr__row(&a->w, n + i);
         tsr__cpu_to_f32(a->device, a->op->in[1]->dtype, w + (size_t)k * a->w.element, panel + i * cols, cols);
@@ -153,8 +150,7 @@ static dnnl_status_t plan_native(const matmul *a, native_plan *p) {
 }
 
 static void round_rows(const matmul *a, uint16_t *rounded) {
-    int threads = tsr__cpu_threads(a->device, a->m * a->k);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(a->device, a->m * a->k))
     for (int64_t m = 0; m < a->m; m++)
         tsr__kernels_of(a->device)->f32_to_bf16(tsr__row(&a->x, m), rounded + m * a->k, a->k);
 }

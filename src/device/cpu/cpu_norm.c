@@ -30,8 +30,7 @@ static tsr_status norm_rows(tsr__device *device, const tsr__op *op, bool centre)
     affine a = affine_of(device, op, &scratch);
     tsr__rows x = tsr__rows_of(op->in[0]);
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++) {
         const float *row = tsr__row(&x, r);
         double n = (double)x.width;
@@ -52,8 +51,7 @@ tsr_status tsr__cpu_batch_denorm(tsr__device *device, const tsr__op *op) {
     affine a = affine_of(device, op, &scratch);
     tsr__rows x = tsr__rows_of(op->in[0]);
     float *out = op->out[0]->data;
-    int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++) {
         const float *row = tsr__row(&x, r);
         for (int64_t d = 0; d < x.width; d++)
@@ -111,8 +109,7 @@ static void add_block(const group_norm *g, const tsr__rows *x, int64_t begin, in
 /* sums[c], c < C: the sum over all rows. */
 static void channel_sums(const group_norm *g, const tsr__rows *x, bool squares) {
     memset(g->sums, 0, (size_t)(g->device->threads * g->channels) * sizeof *g->sums);
-    int threads = tsr__cpu_threads(g->device, x->count * x->width);
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(tsr__cpu_threads(g->device, x->count * x->width)) schedule(static)
     for (int64_t begin = 0; begin < x->count; begin += BLOCK)
         add_block(g, x, begin, begin + BLOCK < x->count ? begin + BLOCK : x->count, squares);
     for (int64_t c = g->channels; c < g->device->threads * g->channels; c++) g->sums[c % g->channels] += g->sums[c];
@@ -144,8 +141,7 @@ tsr_status tsr__cpu_group_norm(tsr__device *device, const tsr__op *op) {
         image.data = (float *)op->in[0]->data + b * image.stride[0];
         tsr__rows x = tsr__rows_of(&image);
         statistics(&g, &x);
-        int threads = tsr__cpu_threads(device, x.count * x.width);
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
         for (int64_t r = 0; r < x.count; r++)
             g.kernels->normalize(tsr__row(&x, r), g.center, g.scale, g.affine.b, out + r * x.width, x.width);
         out += x.count * x.width;
