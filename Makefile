@@ -3,7 +3,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 PACKAGES = build-essential cmake pkg-config libdnnl-dev libjansson-dev libpcre2-dev libutf8proc-dev libspng-dev \
-           libcmocka-dev
+           libcmocka-dev libopenmpi-dev openmpi-bin
 TEST_PACKAGES = clang-format universal-ctags
 LINT_PACKAGES = clang-tidy
 VALGRIND = valgrind
@@ -38,14 +38,18 @@ demo: build
 test: build
 	ctest --preset release -LE slow -j 2
 
-# The slow tests, everything once more under AddressSanitizer and UBSan, and a small picture under valgrind.
+# The slow tests, a small picture under valgrind, everything once more under AddressSanitizer and UBSan, and ranks as
+# threads under ThreadSanitizer.
 test-all: build
 	ctest --preset release -L slow --no-tests=ignore
+	valgrind --quiet --error-exitcode=1 --leak-check=full $(TESSERA) generate $(DEMO_MODEL) "a cat" --device ref \
+	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan -LE lint -j 2
-	valgrind --quiet --error-exitcode=1 --leak-check=full $(TESSERA) generate $(DEMO_MODEL) "a cat" --device ref \
-	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
+	cmake --preset tsan
+	cmake --build --preset tsan -j $(JOBS)
+	ctest --preset tsan
 
 lint: build
 	find src cli examples -name '*.c' | xargs -n 4 -P $(JOBS) clang-tidy --quiet -p build/release

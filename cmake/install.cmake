@@ -6,7 +6,10 @@ install(TARGETS tessera)
 install(DIRECTORY include/tessera TYPE INCLUDE FILES_MATCHING PATTERN *.h)
 
 # What the static library needs, as plain names: an installed package must not point at paths of the build machine.
-set(STATIC_LIBRARIES jansson pcre2-8 utf8proc spng dnnl ${OpenMP_C_LIB_NAMES} m)
+set(STATIC_LIBRARIES jansson pcre2-8 utf8proc spng ${MPI_C_LIB_NAMES} pthread m)
+if(TESSERA_CPU_DEVICE)
+  list(APPEND STATIC_LIBRARIES dnnl ${OpenMP_C_LIB_NAMES})
+endif()
 list(TRANSFORM STATIC_LIBRARIES PREPEND -l OUTPUT_VARIABLE STATIC_LINK_FLAGS)
 list(JOIN STATIC_LINK_FLAGS " " STATIC_LINK_FLAGS)
 target_link_libraries(tessera_static INTERFACE "$<INSTALL_INTERFACE:${STATIC_LIBRARIES}>")

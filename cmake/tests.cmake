@@ -5,8 +5,8 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 set(GOLDEN_DIR ${CMAKE_SOURCE_DIR}/../shared/golden)
 set(TOOLS_DIR ${CMAKE_BINARY_DIR}/tools)
 set(TEST_ENVIRONMENT "TESSERA=$<TARGET_FILE:tessera>;TESSERA_SOURCE=${CMAKE_SOURCE_DIR};TESSERA_BUILD=${CMAKE_BINARY_DIR}"
-    "TESSERA_TOOLS=${TOOLS_DIR}"
-    "TESSERA_GOLDEN=${GOLDEN_DIR};LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+    "TESSERA_TOOLS=${TOOLS_DIR};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    "TESSERA_GOLDEN=${GOLDEN_DIR};TSAN_OPTIONS=halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 
 file(GLOB SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
 add_library(test_support STATIC ${SUPPORT_SOURCES})
@@ -17,6 +17,36 @@ function(tessera_register name suite)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TEST_ENVIRONMENT}" SKIP_RETURN_CODE 77 TIMEOUT 600
                        LABELS "${suite};${ARGN}")
 endfunction()
+
+# A program of several ranks (tests/support/ranks.h), at each of the sizes, as threads and as processes.
+function(tessera_parallel_test name)
+  cmake_parse_arguments(TEST "" "" "RANKS" ${ARGN})
+  add_executable(${name} tests/parallel/${name}.c)
+  target_link_libraries(${name} PRIVATE test_support)
+  foreach(ranks ${TEST_RANKS})
+    add_test(NAME parallel/${name}_threads_${ranks} COMMAND ${name} --ranks ${ranks} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set(registered parallel/${name}_threads_${ranks})
+    if(TESSERA_CPU_DEVICE) # without it ThreadSanitizer is at work, which knows nothing of MPI's shared memory
+      add_test(NAME parallel/${name}_mpi_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe -n ${ranks}
+               $<TARGET_FILE:${name}> WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      list(APPEND registered parallel/${name}_mpi_${ranks})
+    endif()
+    foreach(test ${registered})
+      tessera_register(${test} parallel)
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${ranks})
+    endforeach()
+  endforeach()
+endfunction()
+
+tessera_parallel_test(test_comm RANKS 1 2 3 4)
+
+add_executable(test_launch tests/parallel/test_launch.c)
+target_link_libraries(test_launch PRIVATE test_support)
+add_test(NAME parallel/test_launch COMMAND test_launch WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+tessera_register(parallel/test_launch parallel)
+if(NOT TESSERA_CPU_DEVICE)
+  return() # the other tests compute on the device cpu or run the command on it
+endif()
 
 foreach(suite unit ops models fault)
   file(GLOB sources CONFIGURE_DEPENDS tests/${suite}/test_*.c)
@@ -40,7 +70,7 @@ foreach(source ${TOOLS})
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TOOLS_DIR})
 endforeach()
 
-foreach(suite cli lint)
+foreach(suite cli lint parallel)
   file(GLOB scripts CONFIGURE_DEPENDS tests/${suite}/test_*.sh)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)

@@ -3,6 +3,7 @@
 #define TESSERA_MODEL_H
 
 #include <tessera/checkpoint.h>
+#include <tessera/parallel.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,14 +16,16 @@ typedef struct tsr_model_options {
     const char *subfolder; /* below the folder given, as diffusers' argument of that name; NULL: none */
     tsr_dtype dtype;       /* BF16 or F16: matmul inputs may be rounded to it; NONE or F32: float32 arithmetic */
     bool force;            /* go on although the memory check says no */
+    const tsr_parallel_config *parallel; /* NULL: one rank. Each rank then reads only its part of every weight */
 } tsr_model_options;
 #define TSR_MODEL_OPTIONS_INIT                                                                                         \
-    { sizeof(tsr_model_options), NULL, TSR_DTYPE_NONE, false }
+    { sizeof(tsr_model_options), NULL, TSR_DTYPE_NONE, false, NULL }
 
 /* Opens a component folder and loads its weights. The class is config.json's _class_name (diffusers) or
  * architectures[0] (transformers). Everything is checked before a byte of weight is read. options may be NULL.
  * Errors: IO, FORMAT (config or checkpoint broken; a weight missing), SHAPE (a weight of another shape than the config
  * asks for), UNSUPPORTED (class, dtype), NOMEM (with what is needed and what there is).
+ * Collective over all ranks where options->parallel is given: all return the same status.
  * Owner: the caller, who ends it with tsr_model_destroy. Source: diffusers, ModelMixin.from_pretrained. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder,
                                                            const tsr_model_options *options, tsr_model **out);

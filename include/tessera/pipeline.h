@@ -2,7 +2,7 @@
 #ifndef TESSERA_PIPELINE_H
 #define TESSERA_PIPELINE_H
 
-#include <tessera/tensor.h>
+#include <tessera/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,9 +14,14 @@ typedef struct tsr_pipeline_options {
     size_t size;
     tsr_dtype dtype; /* diffusers' torch_dtype: F32, BF16 or F16; NONE: the checkpoint's. See README, "Numbers". */
     bool force;      /* go on although the memory check says no */
+    const tsr_parallel_config
+        *parallel; /* how transformer and text encoder are spread over the ranks; NULL: one rank */
+    /* Components that are loaded already, sharded or not; the pipeline uses them and leaves them to the caller. NULL:
+     * the folder's. Source: the keyword arguments of DiffusionPipeline.from_pretrained. */
+    tsr_model *text_encoder, *transformer, *vae;
 } tsr_pipeline_options;
 #define TSR_PIPELINE_OPTIONS_INIT                                                                                      \
-    { sizeof(tsr_pipeline_options), TSR_DTYPE_NONE, false }
+    { sizeof(tsr_pipeline_options), TSR_DTYPE_NONE, false, NULL, NULL, NULL, NULL }
 
 /* Opens a diffusers pipeline folder: model_index.json, the configs and the headers of all weights, the tokenizer.
  * Checks all of it, but reads no weight: each component is loaded for its phase of tsr_pipeline_generate and released
@@ -69,9 +74,10 @@ typedef struct tsr_images {
     double guidance_scale;
 } tsr_images;
 
-/* Draws. Progress goes to the engine's callback, which may cancel. Local.
- * Errors: ARG, SHAPE, NOMEM (before a weight is read: with what is needed and what there is), IO, CANCELLED, BACKEND.
- * *out is owned by the caller, who ends it with tsr_images_free. Source: Flux2KleinPipeline.__call__. */
+/* Draws. Progress goes to the engine's callback of rank 0, which may cancel. Collective over all ranks, with the same
+ * options on each: prompts, seeds and noise of rank 0 count. Pixels and latents are on rank 0; *out of other ranks has
+ * none. Errors: ARG, SHAPE, NOMEM (before a weight is read: with what is needed and what there is), IO, CANCELLED,
+ * BACKEND. *out is owned by the caller, who ends it with tsr_images_free. Source: Flux2KleinPipeline.__call__. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_generate(tsr_pipeline *pipeline, const tsr_generate_options *options,
                                                        tsr_images **out);
 TSR_API void tsr_images_free(tsr_engine *engine, tsr_images *images);

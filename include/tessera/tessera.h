@@ -4,8 +4,11 @@
 
 #include <tessera/bench.h>
 #include <tessera/checkpoint.h>
+#include <tessera/mesh.h>
 #include <tessera/model.h>
+#include <tessera/parallel.h>
 #include <tessera/pipeline.h>
+#include <tessera/plan.h>
 #include <tessera/status.h>
 #include <tessera/tensor.h>
 #include <tessera/tokenizer.h>

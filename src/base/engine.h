@@ -15,10 +15,13 @@ typedef struct tsr__allocator {
 } tsr__allocator;
 
 struct tsr__device;
+struct tsr__comm;
 
 struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
+    struct tsr__comm *world;     /* NULL where this rank is alone */
+    _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;
     char message[TSR__MESSAGE_BYTES];

@@ -52,7 +52,7 @@ typedef struct tsr__view {
     X(swiglu)                                                                                                          \
     /* out [n] I64 = 0, 1, .. n-1 */                                                                                   \
     X(arange)                                                                                                          \
-    /* out [.., D] = rows of in1 [V, D] weight named by in0 [..] I64 */                                                \
+    /* out [.., D] = rows of in1 [V, D] weight named by in0 [..] I64;  params embedding */                             \
     X(embedding)                                                                                                       \
     /* out [B, n] = [cos(t a) | sin(t a)], a_i = exp(-ln(10000) i / (n/2)), t = scalar * in0 [B] */                    \
     X(sinusoid)                                                                                                        \
@@ -106,6 +106,10 @@ typedef struct tsr__op {
             tsr__rope_style style;
         } rope_table;
         tsr__rope_style rope;
+        struct {
+            int64_t first; /* the id of the table's first row */
+            bool partial;  /* ids outside the table give zeros; else they are an error */
+        } embedding;
         float scalar; /* axpy, sinusoid */
         int axis;     /* concat */
     } param;

@@ -46,8 +46,13 @@ tsr_status tsr__host_embedding(tsr__device *device, const tsr__op *op) {
     tsr__rows id_rows = tsr__rows_of(&ids), table = tsr__rows_of(op->in[1]);
     float *out = op->out[0]->data;
     for (int64_t r = 0; r < id_rows.count; r++) {
-        int64_t id = *(const int64_t *)tsr__row(&id_rows, r);
-        if (id < 0 || id >= table.count)
+        int64_t id = *(const int64_t *)tsr__row(&id_rows, r) - op->param.embedding.first;
+        bool absent = id < 0 || id >= table.count;
+        if (absent && op->param.embedding.partial) {
+            memset(out + r * table.width, 0, (size_t)table.width * sizeof *out);
+            continue;
+        }
+        if (absent)
             return tsr__fail(device->engine, TSR_ARG,
                              "token id %lld is outside the embedding of %lld rows; the tokenizer does not belong to "
                              "this text encoder",

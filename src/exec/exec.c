@@ -1,6 +1,8 @@
 #include "exec/exec.h"
 
+#include "comm/comm.h"
 #include "exec/graph.h"
+#include "exec/ops.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,12 +20,14 @@ struct tsr__exec {
     tsr__device *device, *meta;
     tsr_dtype round_inputs;
     tsr_status status;
+    bool departed; /* a run from its record */
     mode mode;
     tsr__graph *graphs, *graph; /* all, and the one in work */
     int32_t next_value, next_step;
     char *arena;
     kept *kept;
     size_t kept_bytes;
+    bool explain;
     tsr__tap_fn tap;
     void *tap_user;
 };
@@ -67,6 +71,9 @@ void tsr__exec_set_tap(tsr__exec *x, tsr__tap_fn tap, void *user) {
     x->tap_user = user;
 }
 
+void tsr__exec_explain(tsr__exec *x, bool explain) { x->explain = explain; }
+bool tsr__exec_explains(const tsr__exec *x) { return x->explain; }
+
 tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, ...) {
     if (x->status != TSR_OK) return tsr__none();
     char message[TSR__MESSAGE_BYTES];
@@ -86,6 +93,7 @@ static size_t view_bytes(const tsr__view *view) {
 
 static tsr_status begin(tsr__exec *x, mode m, tsr__graph *graph) {
     x->status = TSR_OK;
+    x->departed = false;
     x->mode = m;
     x->graph = graph;
     x->next_value = x->next_step = 0;
@@ -164,7 +172,12 @@ static tsr__value handle(int32_t id, const tsr__view *view) {
     return v;
 }
 
+/* While recording, a failure ends the forward. A run goes through all its steps even after a failure, without
+ * computing, because its collectives must meet those of the other ranks; only a departure from the record ends it. */
+bool tsr__exec_stopped(const tsr__exec *x) { return x->mode == RUNNING ? x->departed : x->status != TSR_OK; }
+
 static tsr__value mismatch(tsr__exec *x, const char *what) {
+    x->departed = true;
     return tsr__exec_fail(x, TSR_INTERNAL, "the run departs from its record at step %d (%s)", x->next_step, what);
 }
 
@@ -177,7 +190,7 @@ static bool same_layout(const tsr__view *a, const tsr__view *b) {
 /* A new value; when running, the next one of the record, which must look the same. base < 0: memory of its own. */
 static tsr__value new_value(tsr__exec *x, const tsr__view *view, int32_t base, int64_t offset,
                             const tsr__view *external) {
-    if (x->status != TSR_OK) return tsr__none();
+    if (tsr__exec_stopped(x)) return tsr__none();
     int32_t id = x->next_value;
     if (x->mode == RUNNING) {
         if (id >= x->graph->n_values || !same_layout(&x->graph->values[id].view, view)) return mismatch(x, "value");
@@ -220,7 +233,7 @@ const tsr__view *tsr__value_strides(const tsr__exec *x, tsr__value v) { return &
 
 tsr__value tsr__value_view(tsr__exec *x, tsr__value v, int64_t offset, int ndim, const int64_t *shape,
                            const int64_t *stride) {
-    if (x->status != TSR_OK || tsr__is_none(v)) return tsr__none();
+    if (tsr__exec_stopped(x) || tsr__is_none(v)) return tsr__none();
     const tsr__value_record r = x->graph->values[v.id];
     tsr__view view = {.dtype = r.view.dtype, .ndim = ndim};
     memcpy(view.shape, shape, (size_t)ndim * sizeof *shape);
@@ -232,7 +245,7 @@ tsr__value tsr__value_view(tsr__exec *x, tsr__value v, int64_t offset, int ndim,
 
 /* Records step `s`, or checks it against the record when running. NULL after a failure. */
 static const tsr__step *next_step(tsr__exec *x, const tsr__step *s) {
-    if (x->status != TSR_OK) return NULL;
+    if (tsr__exec_stopped(x)) return NULL;
     if (x->mode == RUNNING) {
         const tsr__step *recorded = x->next_step < x->graph->n_steps ? &x->graph->steps[x->next_step] : NULL;
         bool same = recorded && recorded->kind == s->kind && memcmp(recorded->in, s->in, sizeof s->in) == 0 &&
@@ -256,6 +269,9 @@ static const tsr__step *next_step(tsr__exec *x, const tsr__step *s) {
     return added;
 }
 
+/* Is a run under way that has not failed? */
+static bool computing(const tsr__exec *x) { return x->mode == RUNNING && x->status == TSR_OK; }
+
 static tsr__step transfer(int kind, int32_t in, int32_t out) {
     return (tsr__step){.kind = kind, .in = {in, -1, -1, -1}, .out = {out, -1}};
 }
@@ -268,14 +284,14 @@ tsr__value tsr__upload(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *s
     tsr__view view = tsr__view_dense(NULL, dtype, ndim, shape);
     tsr__value v = new_value(x, &view, -1, 0, NULL);
     tsr__step s = transfer(TSR__STEP_UPLOAD, -1, v.id);
-    if (next_step(x, &s) && x->mode == RUNNING)
+    if (next_step(x, &s) && computing(x))
         check(x, x->device->ops->upload(x->device, resolve(x, v.id)->data, host, view_bytes(&view)));
     return v;
 }
 
 void tsr__download(tsr__exec *x, tsr__value v, void *host) {
     tsr__step s = transfer(TSR__STEP_DOWNLOAD, v.id, -1);
-    if (!next_step(x, &s) || x->mode != RUNNING) return;
+    if (!next_step(x, &s) || !computing(x)) return;
     const tsr__view *view = resolve(x, v.id);
     check(x, x->device->ops->download(x->device, host, view->data, view_bytes(view)));
 }
@@ -283,14 +299,26 @@ void tsr__download(tsr__exec *x, tsr__value v, void *host) {
 void tsr__assign(tsr__exec *x, const tsr__view *kept_view, tsr__value v) {
     tsr__value target = tsr__external(x, kept_view);
     tsr__step s = transfer(TSR__STEP_ASSIGN, v.id, target.id);
-    if (!next_step(x, &s) || x->mode != RUNNING) return;
+    if (!next_step(x, &s) || !computing(x)) return;
     tsr__op op = {.kind = TSR__OP_copy, .in = {resolve(x, v.id)}, .out = {resolve(x, target.id)}};
     check(x, x->device->ops->run[TSR__OP_copy](x->device, &op));
 }
 
+tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v, tsr__comm *comm) {
+    if (!comm || comm->size == 1) return v;
+    tsr__step s = transfer(TSR__STEP_SUM_OVER_RANKS, v.id, -1);
+    s.payload_bytes = tsr__is_none(v) ? 0 : view_bytes(tsr__value_strides(x, v));
+    if (!next_step(x, &s) || x->mode != RUNNING) return v;
+    tsr__comm_progress(comm);
+    const tsr__view *view = resolve(x, v.id);
+    tsr_status status = tsr__all_reduce(comm, view->data, (size_t)tsr__view_elements(view));
+    check(x, status); /* also after a failure of this rank: the others wait for it */
+    return v;
+}
+
 void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v) {
     tsr__step s = transfer(TSR__STEP_TAP, v.id, -1);
-    if (!tsr__is_none(v) && next_step(x, &s) && x->mode == RUNNING && x->tap) x->tap(x->tap_user, x, owner, index, v);
+    if (!tsr__is_none(v) && next_step(x, &s) && computing(x) && x->tap) x->tap(x->tap_user, x, owner, index, v);
 }
 
 /* Inputs and outputs as the device sees them; recording, the device is only asked for its scratch memory. */
@@ -304,6 +332,7 @@ static void execute(tsr__exec *x, const tsr__emission *e, tsr__step *s, const ts
         check(x, x->meta->ops->run[op.kind](x->meta, &op));
         return;
     }
+    if (!computing(x)) return;
     op.scratch = s->scratch_bytes ? x->arena + s->scratch_offset : NULL;
     check(x, x->device->ops->run[op.kind](x->device, &op));
 }

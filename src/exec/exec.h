@@ -63,10 +63,15 @@ void tsr__assign(tsr__exec *x, const tsr__view *kept, tsr__value v);
 /* Reports a failure from within a forward; the first one stays. Returns none. */
 tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, ...) TSR_PRINTF(3, 4);
 tsr_status tsr__exec_status(const tsr__exec *x);
+/* Nothing more is recorded or run. A run that failed is not stopped: it goes on to its collectives. */
+bool tsr__exec_stopped(const tsr__exec *x);
 
 /* A tap sees the output of a module (`owner`, known to whoever set the tap) right after it was computed. */
 typedef void (*tsr__tap_fn)(void *user, tsr__exec *x, const void *owner, int index, tsr__value v);
 void tsr__exec_set_tap(tsr__exec *x, tsr__tap_fn tap, void *user);
+/* Asks forwards for outputs that they would otherwise fuse away, so that taps see them. Before recording. */
+void tsr__exec_explain(tsr__exec *x, bool explain);
+bool tsr__exec_explains(const tsr__exec *x);
 void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v);
 /* For taps: the value's elements as float32, dense, into host [elements of v]. */
 TSR_NODISCARD tsr_status tsr__exec_peek(tsr__exec *x, tsr__value v, float *host);

@@ -5,7 +5,13 @@
 #include "exec/exec.h"
 
 /* Steps of a record that are no device operation. */
-enum { TSR__STEP_UPLOAD = TSR__OP_COUNT, TSR__STEP_DOWNLOAD, TSR__STEP_TAP, TSR__STEP_ASSIGN };
+enum {
+    TSR__STEP_UPLOAD = TSR__OP_COUNT,
+    TSR__STEP_DOWNLOAD,
+    TSR__STEP_TAP,
+    TSR__STEP_ASSIGN,
+    TSR__STEP_SUM_OVER_RANKS
+};
 
 typedef struct tsr__value_record {
     tsr__view view;            /* shape and strides; data are set when run */
@@ -21,6 +27,7 @@ typedef struct tsr__step {
     int kind; /* tsr__op_kind or TSR__STEP_... */
     int32_t in[TSR__MAX_INPUTS], out[TSR__MAX_OUTPUTS];
     bool in_place;
+    size_t payload_bytes; /* of a collective */
     size_t scratch_bytes, scratch_offset;
 } tsr__step;
 

@@ -24,7 +24,7 @@ static tsr__value refuse(tsr__exec *x, tsr__op_kind kind, tsr__value a, tsr__val
 }
 
 static bool broken(tsr__exec *x, tsr__value a, tsr__value b) {
-    return tsr__exec_status(x) != TSR_OK || tsr__is_none(a) || tsr__is_none(b);
+    return tsr__exec_stopped(x) || tsr__is_none(a) || tsr__is_none(b);
 }
 
 static int64_t last(tsr__value v) { return v.ndim ? v.shape[v.ndim - 1] : 1; }
@@ -166,13 +166,14 @@ tsr__value tsr__arange(tsr__exec *x, int64_t n) {
     return emit(x, e, TSR__SHAPE(n));
 }
 
-tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table) {
+tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table, int64_t first, bool partial) {
     if (broken(x, ids, table)) return NONE;
     if (table.ndim != 2 || ids.ndim >= TSR_MAX_DIMS) return refuse(x, TSR__OP_embedding, ids, table);
     int64_t shape[TSR_MAX_DIMS];
     memcpy(shape, ids.shape, sizeof shape);
     shape[ids.ndim] = table.shape[1];
-    tsr__emission e = {.op.kind = TSR__OP_embedding, .in = IN(ids, table, NONE, NONE)};
+    tsr__emission e = {.op = {.kind = TSR__OP_embedding, .param.embedding = {first, partial}},
+                       .in = IN(ids, table, NONE, NONE)};
     return emit(x, e, ids.ndim + 1, shape);
 }
 

@@ -46,7 +46,8 @@ tsr__value tsr__silu(tsr__exec *x, tsr__value in);
 tsr__value tsr__swiglu(tsr__exec *x, tsr__value gate, tsr__value value); /* silu(gate) value */
 
 tsr__value tsr__arange(tsr__exec *x, int64_t n); /* [n] I64: 0, 1, .. n-1 */
-tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table);
+/* The table holds the rows of ids first, first + 1, ...; partial: ids outside it give zeros, else they are an error. */
+tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table, int64_t first, bool partial);
 tsr__value tsr__sinusoid(tsr__exec *x, tsr__value t, float scale, int64_t channels);
 
 typedef struct tsr__rope {
@@ -61,6 +62,9 @@ tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope); /* in [B, S
 tsr__value tsr__upsample_nearest2x(tsr__exec *x, tsr__value in);
 tsr__value tsr__contiguous(tsr__exec *x, tsr__value in);
 tsr__value tsr__concat(tsr__exec *x, tsr__value a, tsr__value b, int dim); /* negative: from the end */
+
+/* v becomes the sum over the ranks of comm, in place. NULL or one rank: v as it is. */
+tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v, struct tsr__comm *comm);
 
 /* "[2, 16, 32]" into text of at least 128 bytes, for messages. Returns text. */
 const char *tsr__shape_text(tsr__value v, char *text);

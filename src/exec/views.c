@@ -60,7 +60,7 @@ static bool reshaped_strides(const tsr__view *from, int ndim, const int64_t *sha
 }
 
 tsr__value tsr__reshape(tsr__exec *x, tsr__value v, int ndim, const int64_t *shape) {
-    if (tsr__is_none(v) || tsr__exec_status(x) != TSR_OK) return tsr__none();
+    if (tsr__is_none(v) || tsr__exec_stopped(x)) return tsr__none();
     const tsr__view *from = tsr__value_strides(x, v);
     int64_t to[TSR_MAX_DIMS], stride[TSR_MAX_DIMS];
     memcpy(to, shape, (size_t)ndim * sizeof *shape);
@@ -72,7 +72,7 @@ tsr__value tsr__reshape(tsr__exec *x, tsr__value v, int ndim, const int64_t *sha
 }
 
 tsr__value tsr__slice(tsr__exec *x, tsr__value v, int dim, int64_t begin, int64_t end) {
-    if (tsr__is_none(v) || tsr__exec_status(x) != TSR_OK) return tsr__none();
+    if (tsr__is_none(v) || tsr__exec_stopped(x)) return tsr__none();
     const tsr__view from = *tsr__value_strides(x, v);
     if (dim < 0) dim += v.ndim;
     char text[128];
@@ -91,7 +91,7 @@ tsr__value tsr__chunk(tsr__exec *x, tsr__value v, int i, int n) {
 }
 
 tsr__value tsr__permute(tsr__exec *x, tsr__value v, const int *order) {
-    if (tsr__is_none(v) || tsr__exec_status(x) != TSR_OK) return tsr__none();
+    if (tsr__is_none(v) || tsr__exec_stopped(x)) return tsr__none();
     const tsr__view from = *tsr__value_strides(x, v);
     int64_t shape[TSR_MAX_DIMS], stride[TSR_MAX_DIMS];
     for (int i = 0; i < v.ndim; i++) {

@@ -209,6 +209,7 @@ static void autoencoder_forward(tsr__exec *x, const void *model, const tsr__valu
 
 const tsr_model_desc tsr__autoencoder_kl_flux2 = {
     .class_name = "AutoencoderKLFlux2",
+    .component = "vae",
     .self_size = sizeof(autoencoder),
     .declare = autoencoder_declare,
     .inputs = {{.name = "z", .dtype = TSR_F32, .ndim = 4}},

@@ -6,22 +6,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool force) {
+/* What the ranks of this host need together, and the least that any of them sees available. */
+static tsr_status add_up_host(tsr_engine *engine, size_t need[2], size_t *available) {
+    size_t own[3] = {need[0], need[1], *available}, bytes[TSR__MAX_RANKS], all[TSR__MAX_RANKS][3];
+    tsr__comm *host = NULL;
+    TSR__TRY(tsr__comm_split_host(tsr__world(engine), &host));
+    int n = host ? host->size : 1;
+    for (int i = 0; i < n; i++) bytes[i] = sizeof own;
+    tsr_status status = tsr__all_gather(host, own, bytes, all);
+    tsr__comm_destroy(host);
+    if (status != TSR_OK) return status;
+    need[0] = need[1] = 0;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 2; k++)
+            if (!tsr__add(need[k], all[i][k], &need[k])) need[k] = SIZE_MAX;
+        if (all[i][2] < *available) *available = all[i][2];
+    }
+    return TSR_OK;
+}
+
+static tsr_status compare_memory(tsr_engine *engine, const char *what, const size_t need[2], size_t available,
+                                 bool force) {
     const double mb = 1e6;
-    size_t available = tsr__memory_available(), need = 0;
-    if (!tsr__add(weights, activations, &need)) need = SIZE_MAX;
+    size_t sum = 0;
+    if (!tsr__add(need[0], need[1], &sum)) sum = SIZE_MAX;
     tsr__log(engine, TSR_LOG_INFO, "%s: %.1f MB of weights and %.1f MB of activations; %.1f MB are available", what,
-             (double)weights / mb, (double)activations / mb, (double)available / mb);
-    if (need <= available) return TSR_OK;
+             (double)need[0] / mb, (double)need[1] / mb, (double)available / mb);
+    if (sum <= available) return TSR_OK;
     if (force) {
         tsr__log(engine, TSR_LOG_WARNING, "%s needs %.1f MB, but the machine has %.1f MB available; going on as asked",
-                 what, (double)need / mb, (double)available / mb);
+                 what, (double)sum / mb, (double)available / mb);
         return TSR_OK;
     }
     return tsr__fail(engine, TSR_NOMEM,
                      "%s needs %.1f MB of memory (%.1f MB weights, %.1f MB activations), but the machine has %.1f MB "
                      "available; draw smaller, split it over more ranks, or go on with --force",
-                     what, (double)need / mb, (double)weights / mb, (double)activations / mb, (double)available / mb);
+                     what, (double)sum / mb, (double)need[0] / mb, (double)need[1] / mb, (double)available / mb);
+}
+
+tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool force) {
+    size_t available = tsr__memory_available(), need[2] = {weights, activations};
+    TSR__TRY(add_up_host(engine, need, &available));
+    return tsr_status_agree(engine, compare_memory(engine, what, need, available, force));
 }
 
 /* --- one forward --- */
@@ -37,7 +63,7 @@ void tsr__call_forward(tsr__exec *x, void *context) {
     }
     for (int i = 0; i < TSR__MAX_RESULTS; i++) out[i] = tsr__none();
     desc->forward(x, call->model->self, in, out);
-    for (int i = 0; desc->outputs[i] && tsr__exec_status(x) == TSR_OK; i++) {
+    for (int i = 0; desc->outputs[i] && !tsr__exec_stopped(x); i++) {
         tsr_tensor *t = &call->outputs[i];
         *t = (tsr_tensor){.name = desc->outputs[i], .dtype = TSR_F32, .ndim = out[i].ndim, .data = t->data};
         memcpy(t->shape, out[i].shape, sizeof t->shape);
@@ -108,16 +134,22 @@ static tsr_status take_inputs(tsr_model *model, const tsr_tensor *inputs, size_t
     return TSR_OK;
 }
 
-static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
-    tsr__graph *graph = NULL;
-    TSR__TRY(tsr__exec_record(x, tsr__call_forward, call, &graph));
-    TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+/* The arena, and host memory for the outputs. */
+static tsr_status make_room(tsr__exec *x, tsr__call *call) {
     TSR__TRY(tsr__exec_reserve(x));
-    for (int i = 0; model->desc->outputs[i]; i++) {
-        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
+    for (int i = 0; call->model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(call->model->engine, tsr_tensor_bytes(&call->outputs[i]));
         if (!call->outputs[i].data) return TSR_NOMEM;
     }
-    return tsr__exec_run(x, graph, call);
+    return TSR_OK;
+}
+
+static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
+    tsr__graph *graph = NULL;
+    TSR__TRY(tsr_status_agree(model->engine, tsr__exec_record(x, tsr__call_forward, call, &graph)));
+    TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+    TSR__TRY(tsr_status_agree(model->engine, make_room(x, call)));
+    return tsr_status_agree(model->engine, tsr__exec_run(x, graph, call));
 }
 
 static tsr_status give_outputs(tsr_model *model, tsr__call *call, tsr_tensor **outputs, size_t *n_outputs) {
@@ -138,6 +170,7 @@ tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t 
     tsr__exec *x = NULL;
     tsr_status status = take_inputs(model, inputs, n_inputs, &call);
     if (status == TSR_OK) status = tsr__exec_create(model->engine, model->dtype, &x);
+    status = tsr_status_agree(model->engine, status);
     if (status == TSR_OK) status = run(model, x, &call);
     if (status == TSR_OK) status = give_outputs(model, &call, outputs, n_outputs);
     tsr__exec_destroy(x);
@@ -159,13 +192,27 @@ void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n) {
 
 /* --- a component by itself --- */
 
+/* What a rank does by itself: open, check, take its part. */
+static tsr_status open_part(tsr_engine *engine, const char *folder, const tsr_model_options *options,
+                            const tsr__layout *layout, tsr_model **out) {
+    TSR__TRY(tsr__model_open(engine, folder, "model", NULL, out));
+    if (options->dtype != TSR_DTYPE_NONE) (*out)->dtype = options->dtype;
+    return tsr__model_split(*out, layout->tp, layout->tp_rank, layout->tp_degree);
+}
+
+/* Between two agreements a rank only does what needs no other. */
 static tsr_status open_and_load(tsr_engine *engine, const char *folder, const tsr_model_options *options,
                                 tsr_model **out) {
-    TSR__TRY(tsr__model_open(engine, folder, "model", NULL, out));
-    tsr_model *model = *out;
-    if (options->dtype != TSR_DTYPE_NONE) model->dtype = options->dtype;
-    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, model->weight_bytes, 0, options->force));
-    return tsr__model_load(model);
+    tsr__layout layout = {0};
+    TSR__TRY(tsr__layout_open(engine, options->parallel, &layout));
+    tsr_status status = tsr_status_agree(engine, open_part(engine, folder, options, &layout, out));
+    if (*out)
+        (*out)->layout = layout;
+    else
+        tsr__layout_close(&layout);
+    if (status != TSR_OK) return status;
+    TSR__TRY(tsr__memory_check(engine, (*out)->desc->class_name, (*out)->weight_bytes, 0, options->force));
+    return tsr_status_agree(engine, tsr__model_load(*out));
 }
 
 tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder, const tsr_model_options *options,

@@ -18,7 +18,10 @@ static tsr_status read_weight(loading *l, const tsr__param *param, void *host) {
     char path[TSR__PATH_BYTES];
     tsr_checkpoint *checkpoint = l->model->checkpoint;
     const tsr_tensor_info *info = tsr_checkpoint_find(checkpoint, tsr__param_path(param, path, sizeof path));
-    return tsr_checkpoint_read(checkpoint, info, 0, NULL, 0, host, param_bytes(param));
+    const tsr__tp *tp = &param->owner->tp;
+    tsr_range ranges[TSR__MAX_RANGES];
+    size_t n = tp->degree > 1 ? tsr__shard_ranges(&param->spec, tp->rank, tp->degree, ranges) : 0;
+    return tsr_checkpoint_read(checkpoint, info, param->spec.dim, ranges, n, host, param_bytes(param));
 }
 
 /* Uniform of variance 1/fan_in: xorshift64*, for timing only. */

@@ -11,37 +11,56 @@ static const char *class_of(tsr__config *config) {
     return tsr__config_string(config, "_class_name", first ? first : "");
 }
 
-static tsr_status find_class(tsr_engine *engine, tsr__config *config, const char *expected,
-                             const tsr_model_desc **out) {
+/* NULL after a failure, which is then the config's status. */
+static const tsr_model_desc *find_class(tsr__config *config, const char *expected) {
     const char *name = class_of(config);
-    TSR__TRY(config->status);
     char known[512];
-    if (tsr__config_has(config, "quantization_config"))
-        return tsr__fail(engine, TSR_UNSUPPORTED,
-                         "%s: a quantized checkpoint (quantization_config), which Tessera does "
-                         "not read; use the unquantized weights",
-                         config->path);
+    if (config->status != TSR_OK) return NULL;
     const tsr_model_desc *desc = tsr__model_desc_find(name);
-    if (!desc)
-        return tsr__fail(engine, TSR_UNSUPPORTED, "%s: the class is \"%s\", which Tessera does not have; it has %s",
-                         config->path, name, tsr__model_classes(known, sizeof known));
-    if (expected && strcmp(name, expected) != 0)
-        return tsr__fail(engine, TSR_FORMAT, "%s: the class is %s, but model_index.json says %s", config->path, name,
-                         expected);
-    *out = desc;
-    return TSR_OK;
+    if (tsr__config_has(config, "quantization_config"))
+        config->status =
+            tsr__fail(config->engine, TSR_UNSUPPORTED,
+                      "%s: a quantized checkpoint (quantization_config), which Tessera does not read; use the "
+                      "unquantized weights",
+                      config->path);
+    else if (!desc)
+        config->status = tsr__fail(config->engine, TSR_UNSUPPORTED,
+                                   "%s: the class is \"%s\", which Tessera does not have; it has %s", config->path,
+                                   name, tsr__model_classes(known, sizeof known));
+    else if (expected && strcmp(name, expected) != 0)
+        config->status = tsr__fail(config->engine, TSR_FORMAT, "%s: the class is %s, but model_index.json says %s",
+                                   config->path, name, expected);
+    return config->status == TSR_OK ? desc : NULL;
 }
 
 /* The module tree of config; leaves model->self and model->desc. */
 static tsr_status declare(tsr_model *model, tsr__config *config, const char *expected) {
-    TSR__TRY(find_class(model->engine, config, expected, &model->desc));
+    const tsr_model_desc *desc = find_class(config, expected);
+    if (!desc) return config->status;
+    model->desc = desc;
     model->tree.engine = model->engine;
-    model->self = tsr__tree_alloc(&model->tree, 1, model->desc->self_size);
-    TSR__TRY(model->tree.status);
+    model->self = tsr__tree_alloc(&model->tree, 1, desc->self_size);
+    if (!model->self) return model->tree.status;
     ((tsr__module *)model->self)->name = "";
-    model->desc->declare(&model->tree, model->self, config);
+    desc->declare(&model->tree, model->self, config);
     TSR__TRY(config->status);
     return model->tree.status;
+}
+
+/* --- memory --- */
+
+static tsr_status add_bytes(void *user, tsr__param *param) {
+    tsr_model *model = user;
+    size_t bytes = tsr_dtype_bits(param->view.dtype) / 8;
+    bool fits = true;
+    for (int i = 0; i < param->view.ndim; i++) fits = fits && tsr__mul(bytes, (size_t)param->view.shape[i], &bytes);
+    if (fits && tsr__add(model->weight_bytes, bytes, &model->weight_bytes)) return TSR_OK;
+    return tsr__fail(model->engine, TSR_SHAPE, "%s: the sizes in the config overflow", model->folder);
+}
+
+static tsr_status count_bytes(tsr_model *model) {
+    model->weight_bytes = 0;
+    return tsr__module_visit_params(model->self, add_bytes, model);
 }
 
 /* --- the checkpoint against the tree --- */
@@ -73,9 +92,9 @@ static tsr_status compare_param(void *user, tsr__param *param) {
         return TSR_OK;
     }
     const tsr__view *view = &param->view;
-    if (info->ndim != view->ndim || memcmp(info->shape, view->shape, (size_t)view->ndim * sizeof *view->shape) != 0) {
+    if (info->ndim != view->ndim || memcmp(info->shape, param->whole, (size_t)view->ndim * sizeof *view->shape) != 0) {
         tsr__value v = {.ndim = view->ndim};
-        memcpy(v.shape, view->shape, sizeof v.shape);
+        memcpy(v.shape, param->whole, sizeof v.shape);
         return tsr__fail(c->model->engine, TSR_SHAPE, "%s: \"%s\" has shape %s, but config.json asks for %s",
                          info->file, path, info_shape(info, in_file), tsr__shape_text(v, wanted));
     }
@@ -85,7 +104,6 @@ static tsr_status compare_param(void *user, tsr__param *param) {
                          info->file, path, tsr_dtype_name(info->dtype));
     param->view.dtype = info->dtype;
     if (view->ndim > 1) c->model->stored = info->dtype;
-    c->model->weight_bytes += info->size;
     return TSR_OK;
 }
 
@@ -98,7 +116,7 @@ static tsr_status check_checkpoint(tsr_model *model) {
                            model->folder, c.n_missing, model->desc->class_name, c.missing.data ? c.missing.data : "",
                            c.n_missing > 5 ? ", ..." : "");
     tsr__text_free(&c.missing);
-    return status;
+    return status == TSR_OK ? count_bytes(model) : status;
 }
 
 /* --- opening --- */
@@ -143,24 +161,20 @@ void tsr_model_destroy(tsr_model *model) {
     if (!model) return;
     tsr__model_unload(model);
     tsr_checkpoint_close(model->checkpoint);
+    tsr__layout_close(&model->layout);
     tsr__tree_free(&model->tree);
     tsr__free(model->engine, model->folder);
     tsr__free(model->engine, model);
 }
 
 static tsr_status name_random(void *user, tsr__param *param) {
-    tsr_model *model = user;
-    param->view.dtype = model->stored;
-    size_t bytes = tsr_dtype_bits(model->stored) / 8;
-    for (int i = 0; i < param->view.ndim; i++)
-        if (!tsr__mul(bytes, (size_t)param->view.shape[i], &bytes)) return TSR_SHAPE;
-    if (!tsr__add(model->weight_bytes, bytes, &model->weight_bytes)) return TSR_SHAPE;
+    param->view.dtype = ((tsr_model *)user)->stored;
     return TSR_OK;
 }
 
 static tsr_status declare_with_layers(tsr_model *model, tsr__config *config, const int64_t layers[2]) {
-    const tsr_model_desc *desc = NULL;
-    TSR__TRY(find_class(model->engine, config, NULL, &desc));
+    const tsr_model_desc *desc = find_class(config, NULL);
+    if (!desc) return config->status;
     for (int i = 0; i < 2; i++) {
         if (layers[i] < 0 || !desc->layer_keys[i]) continue;
         if (json_object_set_new(config->root, desc->layer_keys[i], json_real((double)layers[i])) != 0) return TSR_NOMEM;
@@ -180,12 +194,40 @@ tsr_status tsr__model_from_config(tsr_engine *engine, const char *path, tsr_dtyp
         tsr__config_free(&config);
     }
     if (status == TSR_OK) status = tsr__module_visit_params(model->self, name_random, model);
+    if (status == TSR_OK) status = count_bytes(model);
     if (status != TSR_OK) {
         tsr_model_destroy(model);
         return status;
     }
     *out = model;
     return TSR_OK;
+}
+
+/* --- splitting --- */
+
+tsr__tp_plan tsr__model_tp_plan(const tsr_model *model) {
+    const tsr_model_desc *desc = model->desc;
+    return (tsr__tp_plan){desc->class_name, desc->tp_plan, desc->n_tp_rules,
+                          desc->heads ? desc->heads(model->self) : 1};
+}
+
+tsr_status tsr__model_mark(tsr_model *model) {
+    char known[512];
+    tsr__tp_plan plan = tsr__model_tp_plan(model);
+    if (!plan.rules)
+        return tsr__fail(model->engine, TSR_UNSUPPORTED, "%s has no tensor-parallel plan; classes that have one: %s",
+                         plan.class_name, tsr__model_classes_with_plan(known, sizeof known));
+    if (!model->marked) TSR__TRY(tsr__tp_mark(model->engine, model->self, &plan));
+    model->marked = true;
+    return TSR_OK;
+}
+
+tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int degree) {
+    tsr__tp_plan plan = tsr__model_tp_plan(model);
+    if (degree == 1) return TSR_OK;
+    TSR__TRY(tsr__model_mark(model));
+    TSR__TRY(tsr__tp_split(model->engine, model->self, &plan, comm, rank, degree));
+    return count_bytes(model);
 }
 
 const char *tsr_model_class_name(const tsr_model *model) { return model->desc->class_name; }

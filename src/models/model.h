@@ -4,6 +4,8 @@
 
 #include "io/json.h"
 #include "nn/layers.h"
+#include "parallel/layout.h"
+#include "parallel/tensor_parallel.h"
 
 #include <tessera/model.h>
 
@@ -20,7 +22,8 @@ typedef struct tsr__argument {
 
 typedef struct tsr_model_desc {
     const char *class_name;
-    size_t self_size; /* of the struct whose first member is the root tsr__module */
+    const char *component; /* the folder that pipelines keep it in */
+    size_t self_size;      /* of the struct whose first member is the root tsr__module */
     /* Declares the members below self from the config. Sizes out of bounds are the config's sticky failure. */
     void (*declare)(tsr__tree *tree, void *self, tsr__config *config);
     tsr__argument inputs[TSR__MAX_ARGUMENTS + 1]; /* ended by a name of NULL */
@@ -31,11 +34,15 @@ typedef struct tsr_model_desc {
     void (*input_shapes)(const void *self, int64_t tokens, int64_t text_tokens, int64_t (*shapes)[TSR_MAX_DIMS]);
     /* Config keys of the numbers of blocks, for benchmarks with fewer. */
     const char *layer_keys[2];
+    const tsr_tp_rule *tp_plan; /* [n_tp_rules]; NULL: the class has no plan and cannot be split */
+    size_t n_tp_rules;
+    int64_t (*heads)(const void *self); /* attention heads, which a degree must divide */
 } tsr_model_desc;
 
 /* The descriptor of a class, or NULL; and all class names, joined by ", ". */
 const tsr_model_desc *tsr__model_desc_find(const char *class_name);
 const char *tsr__model_classes(char *text, size_t size);
+const char *tsr__model_classes_with_plan(char *text, size_t size);
 
 struct tsr_model {
     tsr_engine *engine;
@@ -47,7 +54,9 @@ struct tsr_model {
     tsr__tree tree;
     void *self;
     tsr_checkpoint *checkpoint; /* NULL for random weights */
-    size_t weight_bytes;
+    size_t weight_bytes;        /* of this rank's part */
+    tsr__layout layout;         /* its own, of a model that was opened by itself */
+    bool marked;                /* with its class's plan */
     bool loaded;
 };
 
@@ -55,7 +64,16 @@ struct tsr_model {
  * expected: class that the folder must hold, or NULL. */
 TSR_NODISCARD tsr_status tsr__model_open(tsr_engine *engine, const char *folder, const char *component,
                                          const char *expected, tsr_model **out);
-/* Reads the weights; reports progress. Then releases them again. */
+/* Marks the tree with the class's plan. Local. Errors: UNSUPPORTED (no plan: names the classes that have one), those of
+ * tsr__tp_mark. */
+TSR_NODISCARD tsr_status tsr__model_mark(tsr_model *model);
+/* Gives every weight the part of `rank` of `degree`, by the class's plan; comm: the ranks that share the model, or NULL
+ * where they are only imagined. Degree 1: nothing changes. Before loading. Local. Errors: those of tsr__model_mark and
+ * tsr__tp_split. */
+TSR_NODISCARD tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int degree);
+tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
+
+/* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
 void tsr__model_unload(tsr_model *model);
 /* A model from a config alone, its weights random (mean 0, variance 1/fan_in) in `stored`. Not loaded yet: the weights
@@ -72,7 +90,8 @@ typedef struct tsr__call {
 } tsr__call;
 void tsr__call_forward(tsr__exec *x, void *call);
 
-/* Compares what a phase needs with what the machine has; TSR_NOMEM with both numbers, or a warning under `force`. */
+/* Compares what all ranks of a host need with what it has; TSR_NOMEM with both numbers, or a warning under `force`.
+ * Collective over all ranks: all return the same. */
 TSR_NODISCARD tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations,
                                            bool force);
 

@@ -12,9 +12,13 @@ const tsr_model_desc *tsr__model_desc_find(const char *class_name) {
     return NULL;
 }
 
-const char *tsr__model_classes(char *text, size_t size) {
+static const char *list_classes(bool planned, char *text, size_t size) {
     size_t used = 0;
     for (size_t i = 0; i < TSR__COUNT(all) && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", all[i]->class_name);
+        if (!planned || all[i]->tp_plan)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", all[i]->class_name);
     return text;
 }
+
+const char *tsr__model_classes(char *text, size_t size) { return list_classes(false, text, size); }
+const char *tsr__model_classes_with_plan(char *text, size_t size) { return list_classes(true, text, size); }

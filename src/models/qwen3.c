@@ -18,6 +18,7 @@ typedef struct layer {
     struct {
         tsr__module module;
         tsr__linear gate_proj, up_proj, down_proj;
+        tsr__plain_module act_fn;
     } mlp;
     tsr__norm input_layernorm, post_attention_layernorm;
 } layer;
@@ -47,12 +48,16 @@ static void declare_layer(const qwen3 *self, layer *l) {
     TSR__LINEAR(&l->self_attn, k_proj, D, self->kv_heads * d, self->bias);
     TSR__LINEAR(&l->self_attn, v_proj, D, self->kv_heads * d, self->bias);
     TSR__LINEAR(&l->self_attn, o_proj, self->heads * d, D, self->bias);
+    TSR__HEADS(&l->self_attn, q_proj, self->heads, false);
+    TSR__HEADS(&l->self_attn, k_proj, self->kv_heads, true);
+    TSR__HEADS(&l->self_attn, v_proj, self->kv_heads, true);
     TSR__RMS_NORM(&l->self_attn, q_norm, d, self->eps);
     TSR__RMS_NORM(&l->self_attn, k_norm, d, self->eps);
     TSR__CHILD(l, mlp);
     TSR__LINEAR(&l->mlp, gate_proj, D, self->intermediate_size, TSR__NO_BIAS);
     TSR__LINEAR(&l->mlp, up_proj, D, self->intermediate_size, TSR__NO_BIAS);
     TSR__LINEAR(&l->mlp, down_proj, self->intermediate_size, D, TSR__NO_BIAS);
+    TSR__CHILD(&l->mlp, act_fn);
     TSR__RMS_NORM(l, input_layernorm, D, self->eps);
     TSR__RMS_NORM(l, post_attention_layernorm, D, self->eps);
 }
@@ -113,6 +118,22 @@ static void qwen3_declare(tsr__tree *tree, void *model, tsr__config *c) {
     TSR__CHILD(&self->model, rotary_emb);
 }
 
+/* Query heads over ranks, each with the key/value head that its queries read. */
+/* clang-format off */
+static const tsr_tp_rule qwen3_tp_plan[] = {
+    {"model.embed_tokens",              TSR_ROWWISE, {0}},
+    {"model.layers.*.self_attn.q_proj", TSR_COLWISE, {0}},
+    {"model.layers.*.self_attn.k_proj", TSR_COLWISE, {0}},
+    {"model.layers.*.self_attn.v_proj", TSR_COLWISE, {0}},
+    {"model.layers.*.self_attn.o_proj", TSR_ROWWISE, {0}},
+    {"model.layers.*.mlp.gate_proj",    TSR_COLWISE, {0}},
+    {"model.layers.*.mlp.up_proj",      TSR_COLWISE, {0}},
+    {"model.layers.*.mlp.down_proj",    TSR_ROWWISE, {0}},
+};
+/* clang-format on */
+
+static int64_t qwen3_heads(const void *model) { return ((const qwen3 *)model)->heads; }
+
 /* --- forward --- */
 
 static tsr__value attention_forward(tsr__exec *x, const qwen3 *self, const layer *l, tsr__value h, tsr__value mask,
@@ -130,7 +151,8 @@ static tsr__value attention_forward(tsr__exec *x, const qwen3 *self, const layer
 /* down(silu(gate h) up h) */
 static tsr__value mlp_forward(tsr__exec *x, const layer *l, tsr__value h) {
     tsr__value gate = tsr__linear_forward(x, &l->mlp.gate_proj, h), up = tsr__linear_forward(x, &l->mlp.up_proj, h);
-    return tsr__tapped(x, &l->mlp.module, tsr__linear_forward(x, &l->mlp.down_proj, tsr__swiglu(x, gate, up)));
+    return tsr__tapped(x, &l->mlp.module,
+                       tsr__linear_forward(x, &l->mlp.down_proj, tsr__gated(x, &l->mlp.act_fn, gate, up)));
 }
 
 /* x += attn(RMS x); x += mlp(RMS x) */
@@ -163,12 +185,16 @@ static void qwen3_forward(tsr__exec *x, const void *model, const tsr__value *in,
 
 const tsr_model_desc tsr__qwen3 = {
     .class_name = "Qwen3ForCausalLM",
+    .component = "text_encoder",
     .self_size = sizeof(qwen3),
     .declare = qwen3_declare,
     .inputs = {[INPUT_IDS] = {.name = "input_ids", .dtype = TSR_I64, .ndim = 2},
                [ATTENTION_MASK] = {.name = "attention_mask", .dtype = TSR_I64, .ndim = 2, .optional = true}},
     .outputs = {"prompt_embeds"},
     .forward = qwen3_forward,
+    .tp_plan = qwen3_tp_plan,
+    .n_tp_rules = TSR__COUNT(qwen3_tp_plan),
+    .heads = qwen3_heads,
 };
 
 int64_t tsr__qwen3_embedding_dim(const tsr_model *model) { return N_TAPS * ((const qwen3 *)model->self)->hidden_size; }

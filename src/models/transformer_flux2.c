@@ -3,6 +3,12 @@
 #include "models/models.h"
 #include "nn/attention.h"
 
+/* diffusers' Flux2SwiGLU: silu(a) b of [a | b] */
+typedef struct swiglu {
+    tsr__module module;
+    tsr__plain_module gate_fn;
+} swiglu;
+
 typedef struct modulation_layer {
     tsr__module module;
     tsr__linear linear;
@@ -12,7 +18,7 @@ typedef struct modulation_layer {
 typedef struct feed_forward {
     tsr__module module;
     tsr__linear linear_in, linear_out;
-    tsr__plain_module act_fn;
+    swiglu act_fn;
 } feed_forward;
 
 typedef struct double_attention {
@@ -33,7 +39,7 @@ typedef struct single_attention {
     tsr__module module;
     tsr__linear to_qkv_mlp_proj, to_out;
     tsr__norm norm_q, norm_k;
-    tsr__plain_module mlp_act_fn;
+    swiglu mlp_act_fn;
 } single_attention;
 
 typedef struct single_block {
@@ -80,6 +86,7 @@ static void declare_feed_forward(const flux2 *self, tsr__module *parent, feed_fo
     tsr__module_add(parent, &ff->module, name);
     TSR__LINEAR(ff, linear_in, self->dim, 2 * self->mlp_dim, TSR__NO_BIAS);
     TSR__CHILD(ff, act_fn);
+    TSR__CHILD(&ff->act_fn, gate_fn);
     TSR__LINEAR(ff, linear_out, self->mlp_dim, self->dim, TSR__NO_BIAS);
 }
 
@@ -117,10 +124,13 @@ static void declare_single_block(const flux2 *self, single_block *block) {
     TSR__LAYER_NORM(block, norm, self->eps);
     TSR__CHILD(block, attn);
     TSR__LINEAR(a, to_qkv_mlp_proj, D, 3 * D + 2 * M, TSR__NO_BIAS);
+    TSR__BLOCKS(a, to_qkv_mlp_proj, D, D, D, M, M);
     TSR__CHILD(a, mlp_act_fn);
+    TSR__CHILD(&a->mlp_act_fn, gate_fn);
     TSR__RMS_NORM(a, norm_q, self->head_dim, self->eps);
     TSR__RMS_NORM(a, norm_k, self->head_dim, self->eps);
     TSR__LINEAR(a, to_out, D + M, D, TSR__NO_BIAS);
+    TSR__BLOCKS(a, to_out, D, M);
 }
 
 static void declare_embeddings(flux2 *self) {
@@ -182,6 +192,31 @@ static void flux2_declare(tsr__tree *tree, void *model, tsr__config *c) {
     TSR__LINEAR(self, proj_out, self->dim, out_channels, TSR__NO_BIAS);
 }
 
+/* diffusers' _tp_plan. Not named, so whole on every rank: modulations, norms, embedders, norm_out, proj_out. */
+/* clang-format off */
+static const tsr_tp_rule flux2_tp_plan[] = {
+    {"transformer_blocks.*.attn.to_q",                  TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.to_k",                  TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.to_v",                  TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.to_out.0",              TSR_ROWWISE,        {0}},
+    {"transformer_blocks.*.attn.add_q_proj",            TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.add_k_proj",            TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.add_v_proj",            TSR_COLWISE,        {0}},
+    {"transformer_blocks.*.attn.to_add_out",            TSR_ROWWISE,        {0}},
+    {"transformer_blocks.*.ff.linear_in",               TSR_PACKED_COLWISE, {1, 1}},
+    {"transformer_blocks.*.ff.linear_out",              TSR_ROWWISE,        {0}},
+    {"transformer_blocks.*.ff_context.linear_in",       TSR_PACKED_COLWISE, {1, 1}},
+    {"transformer_blocks.*.ff_context.linear_out",      TSR_ROWWISE,        {0}},
+    {"single_transformer_blocks.*.attn.to_qkv_mlp_proj", TSR_PACKED_COLWISE, {0}}, /* q | k | v | a | b */
+    {"single_transformer_blocks.*.attn.to_out",         TSR_PACKED_ROWWISE, {0}}, /* attention | feed-forward */
+};
+/* clang-format on */
+
+static int64_t flux2_heads(const void *model) {
+    const flux2 *self = model;
+    return self->dim / self->head_dim;
+}
+
 /* --- forward --- */
 
 /* shift, scale and gate of one sub-block, each [B, D] */
@@ -206,11 +241,14 @@ static tsr__value modulated(tsr__exec *x, const tsr__norm *norm, tsr__value h, m
     return tsr__modulate(x, tsr__layer_norm_forward(x, norm, h), m.scale, m.shift);
 }
 
+/* silu(a) b of [a | b] */
+static tsr__value swiglu_forward(tsr__exec *x, const swiglu *act, tsr__value ab) {
+    return tsr__tapped(x, &act->module, tsr__gated(x, &act->gate_fn, tsr__chunk(x, ab, 0, 2), tsr__chunk(x, ab, 1, 2)));
+}
+
 /* linear_out(silu(a) b), [a | b] = linear_in h */
 static tsr__value feed_forward_forward(tsr__exec *x, const feed_forward *ff, tsr__value h) {
-    tsr__value ab = tsr__linear_forward(x, &ff->linear_in, h);
-    tsr__value inner =
-        tsr__tapped(x, &ff->act_fn.module, tsr__swiglu(x, tsr__chunk(x, ab, 0, 2), tsr__chunk(x, ab, 1, 2)));
+    tsr__value inner = swiglu_forward(x, &ff->act_fn, tsr__linear_forward(x, &ff->linear_in, h));
     return tsr__tapped(x, &ff->module, tsr__linear_forward(x, &ff->linear_out, inner));
 }
 
@@ -280,8 +318,7 @@ static tsr__value single_attention_forward(tsr__exec *x, const flux2 *self, cons
     q = tsr__rotate(x, tsr__rms_norm_forward(x, &a->norm_q, q), rope);
     k = tsr__rotate(x, tsr__rms_norm_forward(x, &a->norm_k, k), rope);
     tsr__value out = tsr__attention(x, q, k, v, (tsr__attention_options){.key_mask = tsr__none()});
-    tsr__value inner = tsr__swiglu(x, tsr__chunk(x, ab, 0, 2), tsr__chunk(x, ab, 1, 2));
-    tsr__value joined = tsr__concat(x, out, tsr__tapped(x, &a->mlp_act_fn.module, inner), -1);
+    tsr__value joined = tsr__concat(x, out, swiglu_forward(x, &a->mlp_act_fn, ab), -1);
     return tsr__tapped(x, &a->module, tsr__linear_forward(x, &a->to_out, joined));
 }
 
@@ -358,6 +395,7 @@ static void flux2_input_shapes(const void *model, int64_t tokens, int64_t text_t
 
 const tsr_model_desc tsr__flux2_transformer = {
     .class_name = "Flux2Transformer2DModel",
+    .component = "transformer",
     .self_size = sizeof(flux2),
     .declare = flux2_declare,
     .inputs = {[HIDDEN_STATES] = {.name = "hidden_states", .dtype = TSR_F32, .ndim = 3},
@@ -370,6 +408,9 @@ const tsr_model_desc tsr__flux2_transformer = {
     .forward = flux2_forward,
     .input_shapes = flux2_input_shapes,
     .layer_keys = {"num_layers", "num_single_layers"},
+    .tp_plan = flux2_tp_plan,
+    .n_tp_rules = TSR__COUNT(flux2_tp_plan),
+    .heads = flux2_heads,
 };
 
 int64_t tsr__flux2_in_channels(const tsr_model *model) { return ((const flux2 *)model->self)->in_channels; }

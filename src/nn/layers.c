@@ -2,7 +2,7 @@
 
 /* Refuses an input whose last dimension is not what the weight wants, naming the module. */
 static bool fits(tsr__exec *x, const tsr__module *module, tsr__value in, int64_t channels) {
-    if (tsr__is_none(in) || tsr__exec_status(x) != TSR_OK) return false;
+    if (tsr__is_none(in) || tsr__exec_stopped(x)) return false;
     if (in.ndim > 0 && in.shape[in.ndim - 1] == channels) return true;
     char path[TSR__PATH_BYTES], shape[128];
     (void)tsr__exec_fail(x, TSR_SHAPE, "%s: its input has shape %s, but it takes %lld channels",
@@ -13,14 +13,19 @@ static bool fits(tsr__exec *x, const tsr__module *module, tsr__value in, int64_t
 void tsr__linear_add(tsr__module *parent, tsr__linear *linear, const char *name, int64_t in, int64_t out,
                      tsr__bias bias) {
     tsr__module_add(parent, &linear->module, name);
+    linear->module.kind = TSR__LINEAR_LAYER;
     TSR__PARAM(linear, weight, out, in);
     if (bias == TSR__BIAS) TSR__PARAM(linear, bias, out);
 }
 
 tsr__value tsr__linear_forward(tsr__exec *x, const tsr__linear *linear, tsr__value in) {
     if (!fits(x, &linear->module, in, linear->weight.view.shape[1])) return tsr__none();
-    tsr__value weight = tsr__param_value(x, &linear->weight), bias = tsr__param_value(x, &linear->bias);
-    return tsr__tapped(x, &linear->module, tsr__matmul(x, in, weight, bias));
+    const tsr__tp *tp = &linear->module.tp;
+    bool partial = tp->style == TSR_ROWWISE || tp->style == TSR_PACKED_ROWWISE;
+    bool adds_bias = !partial || tp->rank == 0; /* once in the sum over ranks */
+    tsr__value weight = tsr__param_value(x, &linear->weight);
+    tsr__value out = tsr__matmul(x, in, weight, adds_bias ? tsr__param_value(x, &linear->bias) : tsr__none());
+    return tsr__tapped(x, &linear->module, partial ? tsr__sum_over_ranks(x, out, tp->comm) : out);
 }
 
 void tsr__layer_norm_add(tsr__module *parent, tsr__norm *norm, const char *name, double eps) {
@@ -75,16 +80,23 @@ tsr__value tsr__conv2d_forward(tsr__exec *x, const tsr__conv2d_layer *conv, tsr_
 void tsr__embedding_add(tsr__module *parent, tsr__embedding_layer *embedding, const char *name, int64_t n,
                         int64_t dim) {
     tsr__module_add(parent, &embedding->module, name);
+    embedding->module.kind = TSR__EMBEDDING_LAYER;
     TSR__PARAM(embedding, weight, n, dim);
 }
 
 tsr__value tsr__embedding_forward(tsr__exec *x, const tsr__embedding_layer *embedding, tsr__value ids) {
-    return tsr__tapped(x, &embedding->module, tsr__embedding(x, ids, tsr__param_value(x, &embedding->weight)));
+    const tsr__tp *tp = &embedding->module.tp;
+    tsr__value table = tsr__param_value(x, &embedding->weight);
+    bool partial = tp->style == TSR_ROWWISE;
+    int64_t first = partial ? tp->rank * embedding->weight.view.shape[0] : 0;
+    tsr__value out = tsr__embedding(x, ids, table, first, partial);
+    return tsr__tapped(x, &embedding->module, partial ? tsr__sum_over_ranks(x, out, tp->comm) : out);
 }
 
 void tsr__linear_item_add(tsr__module *parent, tsr__linear_item *list, const char *name, int64_t in, int64_t out,
                           tsr__bias bias) {
     tsr__module_add(parent, &list->list.module, name);
+    list->list.module.kind = TSR__LIST_OF_MODULES;
     list->list.n = 1;
     tsr__linear_add(&list->list.module, &list->item, "0", in, out, bias);
 }
@@ -100,6 +112,11 @@ void tsr__timestep_embedding_add(tsr__module *parent, tsr__timestep_embedding *m
 tsr__value tsr__timestep_embedding_forward(tsr__exec *x, const tsr__timestep_embedding *mlp, tsr__value sinusoid) {
     tsr__value h = tsr__tapped(x, &mlp->act.module, tsr__silu(x, tsr__linear_forward(x, &mlp->linear_1, sinusoid)));
     return tsr__tapped(x, &mlp->module, tsr__linear_forward(x, &mlp->linear_2, h));
+}
+
+tsr__value tsr__gated(tsr__exec *x, const tsr__plain_module *act, tsr__value gate, tsr__value value) {
+    if (tsr__exec_explains(x)) tsr__tapped_at(x, &act->module, 0, tsr__silu(x, tsr__contiguous(x, gate)));
+    return tsr__swiglu(x, gate, value);
 }
 
 tsr__value tsr__split_heads(tsr__exec *x, tsr__value v, int64_t head_dim) {

@@ -5,6 +5,8 @@
 
 #include "nn/module.h"
 
+#include <string.h>
+
 /* A module without weights of its own: an activation, a table. */
 typedef struct tsr__plain_module {
     tsr__module module;
@@ -20,6 +22,12 @@ void tsr__linear_add(tsr__module *parent, tsr__linear *linear, const char *name,
                      tsr__bias bias);
 #define TSR__LINEAR(parent, member, in, out, bias)                                                                     \
     tsr__linear_add(&(parent)->module, &(parent)->member, #member, in, out, bias)
+/* Declares the fused parts of a linear for packed styles: of its outputs (colwise) or inputs (rowwise). */
+#define TSR__BLOCKS(parent, member, ...)                                                                               \
+    memcpy((parent)->member.module.tp.blocks, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}))
+/* Declares that the outputs of a linear are `n` heads, and whether several ranks may hold the same one. */
+#define TSR__HEADS(parent, member, n, repeat)                                                                          \
+    ((parent)->member.module.tp.groups = (n), (parent)->member.module.tp.groups_may_repeat = (repeat))
 tsr__value tsr__linear_forward(tsr__exec *x, const tsr__linear *linear, tsr__value in); /* [.., K] -> [.., N] */
 
 /* torch.nn.LayerNorm with or without weight and bias, torch.nn.RMSNorm with or without weight. */
@@ -90,6 +98,9 @@ void tsr__timestep_embedding_add(tsr__module *parent, tsr__timestep_embedding *m
 #define TSR__TIMESTEP_EMBEDDING(parent, member, in, out, bias)                                                         \
     tsr__timestep_embedding_add(&(parent)->module, &(parent)->member, #member, in, out, bias)
 tsr__value tsr__timestep_embedding_forward(tsr__exec *x, const tsr__timestep_embedding *mlp, tsr__value sinusoid);
+
+/* silu(gate) value, with silu(gate) as the output of `act`, which is computed by itself only for taps. */
+tsr__value tsr__gated(tsr__exec *x, const tsr__plain_module *act, tsr__value gate, tsr__value value);
 
 /* [B, S, heads head_dim] <-> [B, S, heads, head_dim]; the number of heads follows from the local width. */
 tsr__value tsr__split_heads(tsr__exec *x, tsr__value v, int64_t head_dim);

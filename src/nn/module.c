@@ -42,6 +42,7 @@ void tsr__module_add(tsr__module *parent, tsr__module *child, const char *name) 
 
 void tsr__param_add(tsr__module *owner, tsr__param *param, const char *name, int ndim, const int64_t *shape) {
     *param = (tsr__param){.name = name, .owner = owner, .view = tsr__view_dense(NULL, TSR_DTYPE_NONE, ndim, shape)};
+    memcpy(param->whole, shape, (size_t)ndim * sizeof *shape);
     tsr__param **end = &owner->params;
     while (*end) end = &(*end)->next;
     *end = param;
@@ -56,6 +57,7 @@ const char *tsr__index_name(tsr__tree *tree, int64_t i) {
 void *tsr__module_list_add(tsr__tree *tree, tsr__module *parent, tsr__module_list *list, const char *name, int64_t n,
                            size_t item_size) {
     tsr__module_add(parent, &list->module, name);
+    list->module.kind = TSR__LIST_OF_MODULES;
     char *items = tsr__tree_alloc(tree, n, item_size);
     for (int64_t i = 0; items && i < n; i++) {
         const char *index = tsr__index_name(tree, i);

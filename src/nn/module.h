@@ -6,22 +6,53 @@
 #include "exec/ops.h"
 
 #include <tessera/checkpoint.h>
+#include <tessera/parallel.h>
 
 typedef struct tsr__module tsr__module;
 typedef struct tsr__param tsr__param;
 typedef struct tsr__tree tsr__tree;
 
+/* How a weight is split over ranks. Zeroed: replicated. */
+typedef struct tsr__shard_spec {
+    tsr_tp_style style;
+    int dim; /* that is split */
+    size_t n_blocks;
+    int64_t blocks[TSR_MAX_BLOCKS]; /* of dim, each split by itself; they add up to its size */
+    int64_t groups;                 /* key/value heads, of which a rank holds at least one; 0: none */
+} tsr__shard_spec;
+
 struct tsr__param {
     const char *name; /* "weight" */
     tsr__module *owner;
-    tsr__view view; /* shape from the config; dtype and data from the checkpoint */
+    int64_t whole[TSR_MAX_DIMS]; /* the shape that the config asks for */
+    tsr__shard_spec spec;
+    tsr__view view; /* what this rank holds: shape from whole and spec; dtype and data from the checkpoint */
     tsr__param *next;
 };
+
+typedef enum tsr__module_kind {
+    TSR__OTHER,
+    TSR__LIST_OF_MODULES,
+    TSR__LINEAR_LAYER,
+    TSR__EMBEDDING_LAYER
+} tsr__module_kind;
+
+/* What a plan decides about a module, and what the model declares for plans. */
+typedef struct tsr__tp {
+    tsr_tp_style style;
+    struct tsr__comm *comm;         /* of the ranks that share the module; NULL: nothing to exchange */
+    int rank, degree;               /* 0, 0: not split */
+    int64_t blocks[TSR_MAX_BLOCKS]; /* of packed styles, sizes of the fused parts, ended by 0 */
+    int64_t groups;         /* heads that must stay whole along the output features; 0: any row may be a border */
+    bool groups_may_repeat; /* more ranks than groups: several ranks hold the same one (key/value heads) */
+} tsr__tp;
 
 struct tsr__module {
     const char *name; /* the last part of the path: "to_q", "0"; "" for the model itself */
     tsr__module *parent, *first_child, *last_child, *next;
     tsr__param *params;
+    tsr__module_kind kind;
+    tsr__tp tp;
 };
 
 /* Memory and errors of a tree that is being declared; sticky. */

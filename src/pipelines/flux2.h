@@ -31,7 +31,7 @@ typedef struct tsr__flux2_call {
     /* ids [S] of one prompt in the pipeline's form, cut or padded; mask [S] is 1 for the prompt */
     tsr_status (*tokenize)(const tsr_pipeline *p, const char *prompt, int64_t S, int64_t *ids, int64_t *mask);
     int64_t B, N, rows, height, width, h, w, L, C, J;
-    int steps;
+    int steps, steps_for_mu;
     double guidance;
     bool cfg;
     tsr__flux2_text prompt, negative;
@@ -53,9 +53,15 @@ typedef struct tsr__flux2_call {
 TSR_NODISCARD tsr_status tsr__flux2_resolve(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_resolve_length(tsr_engine *engine, int64_t given, int64_t *out);
 
+/* Sigmas and timesteps. After the memory check: a picture too large for the formula of mu is too large for the machine
+ * first. Errors: ARG, NOMEM. (flux2_request.c) */
+TSR_NODISCARD tsr_status tsr__flux2_schedule(tsr__flux2_call *c);
+
 /* Ids of the prompts, or the embeddings given. Errors: ARG, SHAPE, FORMAT, NOMEM. (flux2_text.c) */
 TSR_NODISCARD tsr_status tsr__flux2_take_text(tsr__flux2_call *c);
 
+/* Rank 0's ids, seeds and noise to all ranks. Collective. (flux2_latents.c) */
+TSR_NODISCARD tsr_status tsr__flux2_share_inputs(tsr__flux2_call *c);
 /* Ids, seeds and noise of the latents. Errors: SHAPE, ARG, NOMEM. (flux2_latents.c) */
 TSR_NODISCARD tsr_status tsr__flux2_make_latents(tsr__flux2_call *c);
 
@@ -64,8 +70,13 @@ void tsr__flux2_set_step(tsr__flux2_call *c, int i);
 
 /* The meta runs of all three phases, and the phases. (flux2_phases.c) */
 TSR_NODISCARD tsr_status tsr__flux2_record(tsr__flux2_call *c);
+/* Of each phase what follows the loading of its component, on the ranks that load it; then the phase itself,
+ * collective. */
+TSR_NODISCARD tsr_status tsr__flux2_load_encoder(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_encode(tsr__flux2_call *c);
+TSR_NODISCARD tsr_status tsr__flux2_load_transformer(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_denoise(tsr__flux2_call *c);
+TSR_NODISCARD tsr_status tsr__flux2_load_vae(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_decode(tsr__flux2_call *c);
 
 /* What is known before the first weight is read, and what the call ends with. (flux2_dump.c) */

@@ -59,3 +59,18 @@ tsr_status tsr__flux2_make_latents(tsr__flux2_call *c) {
     pack(c);
     return make_img_ids(c);
 }
+
+static tsr_status share(const tsr__flux2_call *c, void *data, size_t n, size_t size) {
+    return data ? tsr__broadcast(tsr__world(c->engine), data, n * size, 0) : TSR_OK;
+}
+
+tsr_status tsr__flux2_share_inputs(tsr__flux2_call *c) {
+    tsr__flux2_text *const texts[] = {&c->prompt, &c->negative};
+    for (size_t i = 0; i < TSR__COUNT(texts); i++) {
+        size_t n = (size_t)(texts[i]->rows * texts[i]->S);
+        TSR__TRY(share(c, texts[i]->ids, n, sizeof *texts[i]->ids));
+        TSR__TRY(share(c, texts[i]->mask, n, sizeof *texts[i]->mask));
+    }
+    TSR__TRY(share(c, c->images->seeds, (size_t)c->rows, sizeof *c->images->seeds));
+    return share(c, c->latents, (size_t)(c->rows * c->L * c->C), sizeof *c->latents);
+}

@@ -62,7 +62,10 @@ static tsr_status keep_text(tsr__flux2_call *c, tsr__flux2_text *t) {
 }
 
 tsr_status tsr__flux2_record(tsr__flux2_call *c) {
-    for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(tsr__exec_create(c->engine, c->p->dtype, &c->exec[i]));
+    for (int i = 0; i < TSR__N_MODELS; i++) {
+        TSR__TRY(tsr__exec_create(c->engine, c->p->dtype, &c->exec[i]));
+        tsr__exec_explain(c->exec[i], c->dump.blocks);
+    }
     TSR__TRY(record_encode(c, &c->prompt));
     TSR__TRY(record_encode(c, &c->negative));
     tsr__exec *x = c->exec[TSR__TRANSFORMER];
@@ -81,24 +84,36 @@ static tsr_status progress(const tsr__flux2_call *c, tsr_phase phase, tsr__role 
     return tsr__progress(c->engine, &now);
 }
 
-static tsr_status encode_one(tsr__flux2_call *c, tsr__flux2_text *t, int64_t done, int64_t total, double start) {
+static int64_t n_encodings(const tsr__flux2_call *c) { return (c->prompt.graph != NULL) + (c->negative.graph != NULL); }
+
+tsr_status tsr__flux2_load_encoder(tsr__flux2_call *c) {
+    return n_encodings(c) ? progress(c, TSR_PHASE_ENCODE, TSR__TEXT_ENCODER, 0, n_encodings(c), tsr__seconds())
+                          : TSR_OK;
+}
+
+/* Both passes in any case: the ranks that share the encoder meet in each. */
+static tsr_status encode_here(tsr__flux2_call *c) {
+    tsr__exec *x = c->exec[TSR__TEXT_ENCODER];
+    double start = tsr__seconds();
+    tsr_status first = TSR_OK, second = TSR_OK;
+    tsr__dump_tap(&c->dump, x, c->p->models[TSR__TEXT_ENCODER]);
+    if (c->prompt.graph) first = tsr__exec_run(x, c->prompt.graph, &c->prompt.encode);
+    tsr__dump_tap(&c->dump, x, NULL);
+    if (c->negative.graph) second = tsr__exec_run(x, c->negative.graph, &c->negative.encode);
+    if (first != TSR_OK || second != TSR_OK) return first != TSR_OK ? first : second;
+    return progress(c, TSR_PHASE_ENCODE, TSR__TEXT_ENCODER, n_encodings(c), n_encodings(c), start);
+}
+
+static tsr_status share_embeds(tsr__flux2_call *c, const tsr__flux2_text *t) {
     if (!t->graph) return TSR_OK;
-    TSR__TRY(tsr__exec_run(c->exec[TSR__TEXT_ENCODER], t->graph, &t->encode));
-    return progress(c, TSR_PHASE_ENCODE, TSR__TEXT_ENCODER, done, total, start);
+    return tsr__broadcast(tsr__world(c->engine), t->embeds, (size_t)(t->rows * t->S * c->J) * sizeof *t->embeds, 0);
 }
 
 tsr_status tsr__flux2_encode(tsr__flux2_call *c) {
-    tsr__exec *x = c->exec[TSR__TEXT_ENCODER];
-    int64_t total = (c->prompt.graph != NULL) + (c->negative.graph != NULL);
-    if (!total) return TSR_OK;
-    TSR__TRY(tsr__model_load(c->p->models[TSR__TEXT_ENCODER]));
-    TSR__TRY(tsr__exec_reserve(x));
-    double start = tsr__seconds();
-    TSR__TRY(progress(c, TSR_PHASE_ENCODE, TSR__TEXT_ENCODER, 0, total, start));
-    tsr__dump_tap(&c->dump, x, c->p->models[TSR__TEXT_ENCODER]);
-    TSR__TRY(encode_one(c, &c->prompt, 1, total, start));
-    tsr__dump_tap(&c->dump, x, NULL);
-    return encode_one(c, &c->negative, total, total, start);
+    bool here = c->p->part[TSR__TEXT_ENCODER] && n_encodings(c);
+    TSR__TRY(tsr_status_agree(c->engine, here ? encode_here(c) : TSR_OK));
+    TSR__TRY(share_embeds(c, &c->prompt));
+    return share_embeds(c, &c->negative);
 }
 
 /* Embeddings to the device, each row as often as the call has rows of it. */
@@ -137,20 +152,21 @@ static tsr_status denoise_step(tsr__flux2_call *c, int i) {
     return TSR_OK;
 }
 
-tsr_status tsr__flux2_denoise(tsr__flux2_call *c) {
-    tsr__exec *x = c->exec[TSR__TRANSFORMER];
-    TSR__TRY(tsr__model_load(c->p->models[TSR__TRANSFORMER]));
-    TSR__TRY(tsr__exec_reserve(x));
-    TSR__TRY(tsr__exec_store(x, c->kept_latents, c->latents));
+tsr_status tsr__flux2_load_transformer(tsr__flux2_call *c) {
+    TSR__TRY(tsr__exec_store(c->exec[TSR__TRANSFORMER], c->kept_latents, c->latents));
     TSR__TRY(store_text(c, &c->prompt));
     if (c->cfg) TSR__TRY(store_text(c, &c->negative));
+    return progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, 0, c->steps, tsr__seconds());
+}
+
+tsr_status tsr__flux2_denoise(tsr__flux2_call *c) {
     double start = tsr__seconds();
-    TSR__TRY(progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, 0, c->steps, start));
     for (int i = 0; i < c->steps; i++) {
-        TSR__TRY(denoise_step(c, i));
-        TSR__TRY(progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, i + 1, c->steps, start));
+        tsr_status status = denoise_step(c, i);
+        if (status == TSR_OK) status = progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, i + 1, c->steps, start);
+        TSR__TRY(tsr_status_agree(c->engine, status));
     }
-    return tsr__exec_load(x, c->kept_latents, c->latents);
+    return tsr__exec_load(c->exec[TSR__TRANSFORMER], c->kept_latents, c->latents);
 }
 
 /* Room for all pictures, or all latents, and for one picture in float32. */
@@ -178,17 +194,19 @@ static tsr_status decode_row(tsr__flux2_call *c, int64_t row, float *vae_out) {
     return status;
 }
 
+tsr_status tsr__flux2_load_vae(tsr__flux2_call *c) { return make_outputs(c); }
+
 /* One picture at a time, so that the activations are those of one. */
-tsr_status tsr__flux2_decode(tsr__flux2_call *c) {
-    tsr__exec *x = c->exec[TSR__VAE];
-    TSR__TRY(make_outputs(c));
-    TSR__TRY(tsr__model_load(c->p->models[TSR__VAE]));
-    TSR__TRY(tsr__exec_reserve(x));
+static tsr_status decode_here(tsr__flux2_call *c) {
     double start = tsr__seconds();
     for (int64_t i = 0; i < c->rows; i++) {
-        tsr__dump_tap(&c->dump, x, i == 0 && c->rows == 1 ? c->p->models[TSR__VAE] : NULL);
+        tsr__dump_tap(&c->dump, c->exec[TSR__VAE], i == 0 && c->rows == 1 ? c->p->models[TSR__VAE] : NULL);
         TSR__TRY(progress(c, TSR_PHASE_DECODE, TSR__VAE, i, c->rows, start));
         TSR__TRY(decode_row(c, i, c->vae_out + (c->dump.path ? i * 3 * c->height * c->width : 0)));
     }
     return progress(c, TSR_PHASE_DECODE, TSR__VAE, c->rows, c->rows, start);
+}
+
+tsr_status tsr__flux2_decode(tsr__flux2_call *c) {
+    return tsr_status_agree(c->engine, c->p->part[TSR__VAE] ? decode_here(c) : TSR_OK);
 }

@@ -53,27 +53,15 @@ static tsr_status resolve_counts(tsr__flux2_call *c) {
     return TSR_OK;
 }
 
-static tsr_status resolve_schedule(tsr__flux2_call *c) {
+/* diffusers computes mu from the steps asked for, even where sigmas set another number. */
+static tsr_status resolve_steps(tsr__flux2_call *c) {
     const tsr_generate_options *o = c->o;
-    int asked = o->num_inference_steps ? o->num_inference_steps : o->n_sigmas ? (int)o->n_sigmas : 0;
-    if (o->n_sigmas > TSR__FLUX2_MAX_STEPS || asked < 0 || asked > TSR__FLUX2_MAX_STEPS)
-        return out_of_range(c, "num_inference_steps", o->num_inference_steps, TSR__FLUX2_MAX_STEPS);
-    int for_mu = asked                ? asked
-                 : c->p->is_distilled ? 4
-                                      : 50; /* diffusers: mu of the steps asked for, even with sigmas */
-    c->steps = o->n_sigmas ? (int)o->n_sigmas : for_mu;
-    c->sigmas = tsr__calloc(c->engine, (size_t)c->steps + 1, sizeof *c->sigmas);
-    c->timesteps = tsr__calloc(c->engine, (size_t)c->steps, sizeof *c->timesteps);
-    double *linear = tsr__calloc(c->engine, (size_t)c->steps, sizeof *linear);
-    tsr_status status = c->sigmas && c->timesteps && linear ? TSR_OK : TSR_NOMEM;
-    if (status == TSR_OK) {
-        tsr__linspace(1.0, 1.0 / c->steps, c->steps, linear);
-        status =
-            tsr__flow_match_euler_set_timesteps(c->engine, &c->p->scheduler, c->steps, o->n_sigmas ? o->sigmas : linear,
-                                                tsr__flux2_empirical_mu(c->L, for_mu), c->sigmas, c->timesteps);
-    }
-    tsr__free(c->engine, linear);
-    return status;
+    int own = o->n_sigmas ? (int)o->n_sigmas : c->p->is_distilled ? 4 : 50;
+    c->steps_for_mu = o->num_inference_steps ? o->num_inference_steps : own;
+    c->steps = o->n_sigmas ? (int)o->n_sigmas : c->steps_for_mu;
+    if (o->n_sigmas <= TSR__FLUX2_MAX_STEPS && c->steps_for_mu >= 1 && c->steps_for_mu <= TSR__FLUX2_MAX_STEPS)
+        return TSR_OK;
+    return out_of_range(c, "num_inference_steps", c->steps_for_mu, TSR__FLUX2_MAX_STEPS);
 }
 
 static tsr_status resolve_guidance(tsr__flux2_call *c) {
@@ -113,6 +101,22 @@ tsr_status tsr__flux2_resolve(tsr__flux2_call *c) {
     TSR__TRY(check_components(c));
     TSR__TRY(resolve_counts(c));
     TSR__TRY(resolve_size(c));
-    TSR__TRY(resolve_guidance(c));
-    return resolve_schedule(c);
+    TSR__TRY(resolve_steps(c));
+    return resolve_guidance(c);
+}
+
+tsr_status tsr__flux2_schedule(tsr__flux2_call *c) {
+    c->sigmas = tsr__calloc(c->engine, (size_t)c->steps + 1, sizeof *c->sigmas);
+    c->timesteps = tsr__calloc(c->engine, (size_t)c->steps, sizeof *c->timesteps);
+    double *linear = tsr__calloc(c->engine, (size_t)c->steps, sizeof *linear);
+    tsr_status status = c->sigmas && c->timesteps && linear ? TSR_OK : TSR_NOMEM;
+    if (status == TSR_OK) {
+        const double *sigmas = c->o->n_sigmas ? c->o->sigmas : linear;
+        double mu = tsr__flux2_empirical_mu(c->L, c->steps_for_mu);
+        tsr__linspace(1.0, 1.0 / c->steps, c->steps, linear);
+        status = tsr__flow_match_euler_set_timesteps(c->engine, &c->p->scheduler, c->steps, sigmas, mu, c->sigmas,
+                                                     c->timesteps);
+    }
+    tsr__free(c->engine, linear);
+    return status;
 }

@@ -47,16 +47,27 @@ static tsr_status open_index(tsr_pipeline *p) {
     return status;
 }
 
-static tsr_status open_models(tsr_pipeline *p) {
-    for (int i = 0; i < TSR__N_MODELS; i++) {
-        char *folder = tsr__path_join(p->engine, p->folder, folder_of[i]);
-        if (!folder) return TSR_NOMEM;
-        tsr_status status = tsr__model_open(p->engine, folder, folder_of[i], p->desc->models[i], &p->models[i]);
-        tsr__free(p->engine, folder);
-        TSR__TRY(status);
+static tsr_status open_model(tsr_pipeline *p, int role) {
+    tsr_model *given = p->models[role];
+    if (given && strcmp(given->desc->class_name, p->desc->models[role]) != 0)
+        return tsr__fail(p->engine, TSR_ARG, "the %s given is a %s, but %s takes a %s", folder_of[role],
+                         given->desc->class_name, p->desc->class_name, p->desc->models[role]);
+    if (given) {
+        given->component = folder_of[role];
+        return TSR_OK;
     }
+    char *folder = tsr__path_join(p->engine, p->folder, folder_of[role]);
+    if (!folder) return TSR_NOMEM;
+    tsr_status status = tsr__model_open(p->engine, folder, folder_of[role], p->desc->models[role], &p->models[role]);
+    tsr__free(p->engine, folder);
+    return status;
+}
+
+static tsr_status open_models(tsr_pipeline *p) {
+    for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(open_model(p, i));
     if (p->dtype == TSR_DTYPE_NONE) p->dtype = p->models[TSR__TEXT_ENCODER]->stored;
-    for (int i = 0; i < TSR__N_MODELS; i++) p->models[i]->dtype = p->dtype;
+    for (int i = 0; i < TSR__N_MODELS; i++)
+        if (!p->borrowed[i]) p->models[i]->dtype = p->dtype;
     return TSR_OK;
 }
 
@@ -71,13 +82,55 @@ static tsr_status open_rest(tsr_pipeline *p) {
     return status;
 }
 
-static tsr_status open_pipeline(tsr_pipeline *p, const char *model) {
+/* --- who holds what --- */
+
+/* The degree asked for, or the largest that the text encoder's plan allows, at most the number of ranks. */
+static tsr_status encoder_degree(tsr_pipeline *p, int asked, int *degree) {
+    tsr_model *encoder = p->models[TSR__TEXT_ENCODER];
+    int size = p->engine->size;
+    if (asked < 0 || asked > size)
+        return tsr__fail(p->engine, TSR_ARG, "the text encoder cannot be split over %d ranks: there are %d", asked,
+                         size);
+    *degree = asked ? asked : size;
+    if (*degree == 1) return TSR_OK;
+    TSR__TRY(tsr__model_mark(encoder));
+    tsr__tp_plan plan = tsr__model_tp_plan(encoder);
+    while (!asked && !tsr__tp_degree_fits(encoder->self, &plan, *degree)) (*degree)--;
+    return TSR_OK;
+}
+
+/* The part of this rank of each component that is not the caller's. Collective. */
+static tsr_status split_models(tsr_pipeline *p, int encoder_tp) {
+    const tsr__layout *l = &p->layout;
+    int rank = p->engine->rank;
+    for (int i = 0; i < TSR__N_MODELS; i++) p->part[i] = p->borrowed[i] || i != TSR__VAE || rank == 0;
+    if (!p->borrowed[TSR__TEXT_ENCODER]) p->part[TSR__TEXT_ENCODER] = rank < encoder_tp;
+    TSR__TRY(tsr__comm_split(tsr__world(p->engine), rank < encoder_tp ? 0 : -1, &p->encoder_comm));
+    tsr_status status = TSR_OK;
+    if (!p->borrowed[TSR__TRANSFORMER])
+        status = tsr__model_split(p->models[TSR__TRANSFORMER], l->tp, l->tp_rank, l->tp_degree);
+    if (status == TSR_OK && !p->borrowed[TSR__TEXT_ENCODER] && rank < encoder_tp)
+        status = tsr__model_split(p->models[TSR__TEXT_ENCODER], p->encoder_comm, rank, encoder_tp);
+    return tsr_status_agree(p->engine, status);
+}
+
+/* What a rank does by itself. */
+static tsr_status open_files(tsr_pipeline *p, const char *model, int asked, int *encoder_tp) {
     if (p->dtype != TSR_DTYPE_NONE && p->dtype != TSR_F32 && p->dtype != TSR_BF16 && p->dtype != TSR_F16)
         return tsr__fail(p->engine, TSR_ARG, "dtype %s: give float32, bfloat16 or float16", tsr_dtype_name(p->dtype));
     TSR__TRY(tsr__hub_resolve(p->engine, model, &p->folder));
     TSR__TRY(open_index(p));
     TSR__TRY(open_models(p));
-    return open_rest(p);
+    TSR__TRY(open_rest(p));
+    return p->borrowed[TSR__TEXT_ENCODER] ? TSR_OK : encoder_degree(p, asked, encoder_tp);
+}
+
+static tsr_status open_pipeline(tsr_pipeline *p, const char *model, const tsr_parallel_config *parallel) {
+    int encoder_tp = 1;
+    TSR__TRY(tsr__layout_open(p->engine, parallel, &p->layout));
+    tsr_status status = open_files(p, model, parallel ? parallel->text_encoder_tp : 0, &encoder_tp);
+    TSR__TRY(tsr_status_agree(p->engine, status));
+    return split_models(p, encoder_tp);
 }
 
 tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, const tsr_pipeline_options *options,
@@ -87,7 +140,9 @@ tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, c
     tsr_pipeline *p = tsr__calloc(engine, 1, sizeof *p);
     if (!p) return TSR_NOMEM;
     *p = (tsr_pipeline){.engine = engine, .dtype = given.dtype, .force = given.force};
-    tsr_status status = open_pipeline(p, model);
+    tsr_model *const loaded[TSR__N_MODELS] = {given.text_encoder, given.transformer, given.vae};
+    for (int i = 0; i < TSR__N_MODELS; i++) p->borrowed[i] = (p->models[i] = loaded[i]) != NULL;
+    tsr_status status = open_pipeline(p, model, given.parallel);
     if (status != TSR_OK) {
         tsr_pipeline_destroy(p);
         return status;
@@ -98,7 +153,10 @@ tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, c
 
 void tsr_pipeline_destroy(tsr_pipeline *p) {
     if (!p) return;
-    for (int i = 0; i < TSR__N_MODELS; i++) tsr_model_destroy(p->models[i]);
+    for (int i = 0; i < TSR__N_MODELS; i++)
+        if (!p->borrowed[i]) tsr_model_destroy(p->models[i]);
+    tsr__comm_destroy(p->encoder_comm);
+    tsr__layout_close(&p->layout);
     tsr_tokenizer_destroy(p->tokenizer);
     tsr__free(p->engine, p->folder);
     tsr__free(p->engine, p);

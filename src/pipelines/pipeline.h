@@ -29,6 +29,10 @@ struct tsr_pipeline {
     tsr_dtype dtype; /* resolved: F32, BF16 or F16 */
     bool force, is_distilled;
     tsr_model *models[TSR__N_MODELS];
+    bool borrowed[TSR__N_MODELS]; /* the caller's, loaded already */
+    bool part[TSR__N_MODELS];     /* this rank loads and runs the component; the others receive what it gives */
+    tsr__layout layout;
+    tsr__comm *encoder_comm; /* of the ranks that share the text encoder, the first ones; NULL: none or one */
     tsr_tokenizer *tokenizer;
     tsr__flow_match_euler scheduler;
 };

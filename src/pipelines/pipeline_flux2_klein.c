@@ -53,15 +53,15 @@ static tsr_status klein_tokenize(tsr_pipeline *p, const char *prompt, int64_t ma
     return TSR_OK;
 }
 
+/* Phase by phase: each component is gone before the next one comes. */
 static tsr_status check_memory(const tsr__flux2_call *c) {
-    size_t most = 0;
-    int worst = 0;
     for (int i = 0; i < TSR__N_MODELS; i++) {
-        size_t need = c->p->models[i]->weight_bytes + tsr__exec_activation_bytes(c->exec[i]);
-        if (need > most) most = need, worst = i;
+        const tsr_model *model = c->p->models[i];
+        size_t weights = c->p->part[i] && !c->p->borrowed[i] ? model->weight_bytes : 0;
+        size_t activations = c->p->part[i] ? tsr__exec_activation_bytes(c->exec[i]) : 0;
+        TSR__TRY(tsr__memory_check(c->engine, model->component, weights, activations, c->p->force));
     }
-    return tsr__memory_check(c->engine, c->p->models[worst]->component, c->p->models[worst]->weight_bytes,
-                             tsr__exec_activation_bytes(c->exec[worst]), c->p->force);
+    return TSR_OK;
 }
 
 static tsr_status new_images(tsr__flux2_call *c) {
@@ -76,33 +76,69 @@ static tsr_status new_images(tsr__flux2_call *c) {
     return c->images->seeds ? TSR_OK : TSR_NOMEM;
 }
 
-/* All that can be known before a weight is read. */
-static tsr_status prepare(tsr__flux2_call *c) {
+/* What a rank can find out by itself: sizes, ids, shapes. */
+static tsr_status plan(tsr__flux2_call *c) {
+    const char *folder = c->engine->rank == 0 ? c->o->dump : NULL;
+    if (c->o->dump_blocks && c->engine->size > 1)
+        return tsr__fail(c->engine, TSR_UNSUPPORTED, "dump_blocks shows one rank's modules: draw on one rank for it");
     TSR__TRY(tsr__flux2_resolve(c));
-    TSR__TRY(tsr__dump_open(c->engine, c->o->dump, c->o->dump_blocks, &c->dump));
+    TSR__TRY(tsr__dump_open(c->engine, folder, c->o->dump_blocks, &c->dump));
     TSR__TRY(tsr__flux2_take_text(c));
-    TSR__TRY(tsr__flux2_record(c));
-    TSR__TRY(check_memory(c));
-    TSR__TRY(new_images(c));
-    TSR__TRY(tsr__flux2_make_latents(c));
-    return tsr__flux2_dump_start(c);
+    return tsr__flux2_record(c);
 }
 
-/* Runs a phase and releases its component and its activations. */
-static tsr_status phase(tsr__flux2_call *c, tsr__role role, tsr_status (*run)(tsr__flux2_call *)) {
-    tsr_status status = run(c);
-    tsr__model_unload(c->p->models[role]);
-    tsr__exec_destroy(c->exec[role]);
-    c->exec[role] = NULL;
+static tsr_status make_inputs(tsr__flux2_call *c) {
+    TSR__TRY(tsr__flux2_schedule(c));
+    TSR__TRY(new_images(c));
+    return tsr__flux2_make_latents(c);
+}
+
+/* All that can be known before a weight is read. */
+static tsr_status prepare(tsr__flux2_call *c) {
+    TSR__TRY(tsr_status_agree(c->engine, plan(c)));
+    TSR__TRY(check_memory(c));
+    TSR__TRY(tsr_status_agree(c->engine, make_inputs(c)));
+    TSR__TRY(tsr__flux2_share_inputs(c));
+    return tsr_status_agree(c->engine, tsr__flux2_dump_start(c));
+}
+
+typedef struct phase {
+    tsr__role role;
+    tsr_status (*load)(tsr__flux2_call *c); /* after the weights, on the ranks that take part */
+    tsr_status (*run)(tsr__flux2_call *c);  /* collective */
+} phase;
+
+static const phase phases[] = {{TSR__TEXT_ENCODER, tsr__flux2_load_encoder, tsr__flux2_encode},
+                               {TSR__TRANSFORMER, tsr__flux2_load_transformer, tsr__flux2_denoise},
+                               {TSR__VAE, tsr__flux2_load_vae, tsr__flux2_decode}};
+
+/* Nothing is loaded for embeddings that were given. */
+static bool is_needed(const tsr__flux2_call *c, tsr__role role) {
+    return role != TSR__TEXT_ENCODER || c->prompt.graph || c->negative.graph;
+}
+
+static tsr_status load_part(tsr__flux2_call *c, const phase *ph) {
+    if (!c->p->part[ph->role] || !is_needed(c, ph->role)) return TSR_OK;
+    if (!c->p->borrowed[ph->role]) TSR__TRY(tsr__model_load(c->p->models[ph->role]));
+    TSR__TRY(tsr__exec_reserve(c->exec[ph->role]));
+    return ph->load(c);
+}
+
+/* Loads a component, runs its phase and releases it with its activations. */
+static tsr_status run_phase(tsr__flux2_call *c, const phase *ph) {
+    tsr__rank_phase(c->engine, c->p->models[ph->role]->component);
+    tsr_status status = tsr_status_agree(c->engine, load_part(c, ph));
+    if (status == TSR_OK) status = ph->run(c);
+    if (!c->p->borrowed[ph->role]) tsr__model_unload(c->p->models[ph->role]);
+    tsr__exec_destroy(c->exec[ph->role]);
+    c->exec[ph->role] = NULL;
     return status;
 }
 
 static tsr_status draw(tsr__flux2_call *c) {
     TSR__TRY(prepare(c));
-    TSR__TRY(phase(c, TSR__TEXT_ENCODER, tsr__flux2_encode));
-    TSR__TRY(phase(c, TSR__TRANSFORMER, tsr__flux2_denoise));
-    TSR__TRY(phase(c, TSR__VAE, tsr__flux2_decode));
-    TSR__TRY(tsr__flux2_dump_end(c));
+    for (size_t i = 0; i < TSR__COUNT(phases); i++) TSR__TRY(run_phase(c, &phases[i]));
+    TSR__TRY(tsr_status_agree(c->engine, tsr__flux2_dump_end(c)));
     if (!c->o->output_latents) {
         tsr__free(c->engine, c->images->latents.data);
         c->images->latents.data = NULL;

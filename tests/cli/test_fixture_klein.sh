@@ -33,6 +33,8 @@ klein_case base "$expected/cfg" 1 -H 48 -W 80 --steps 2 --guidance-scale 4 --max
 name "debug32: every submodule"
 klein_case "$klein" "$expected/debug32" 1 -H 32 -W 16 --steps 1 --guidance-scale 1 --max-sequence-length 16 --dump-blocks \
     "A cat"
-same dump/stages.safetensors "$expected/debug32.debug.safetensors" --tolerance 1e-4
+# Not there by design: the last layer of the text encoder, whose output nobody reads, is not run.
+same dump/stages.safetensors "$expected/debug32.debug.safetensors" --tolerance 1e-4 \
+    --except 'text_encoder.model.layers.27#0'
 tail -n 1 compared
 finish

@@ -83,6 +83,14 @@ mkdir '~'
 draw '~/x.png' "$klein"
 same '~/x.png' plain.png
 
+name "a Hub name, in a cache of links to files"
+mkdir -p hf/hub/models--some-org--klein/refs hf/hub/models--some-org--klein/snapshots
+printf abc123 > hf/hub/models--some-org--klein/refs/main
+cp -rs "$klein" hf/hub/models--some-org--klein/snapshots/abc123
+expect 0 'saved hub.png' env -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE HF_HOME="$work/hf" \
+    "$TESSERA" generate some-org/klein "a red fox" "${tiny[@]}" -o hub.png
+same hub.png plain.png
+
 name "case 28: a prompt is no format"
 prompt='%s %d %n {} \ "quoted" '\''too'\'''
 run "$TESSERA" generate "$klein" "$prompt" "${tiny[@]}" -o format.png

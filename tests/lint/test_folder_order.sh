@@ -43,6 +43,7 @@ done <<'TABLE'
 oneapi/ src/device/cpu/
 dnnl src/device/cpu/
 omp.h src/device/
+mpi.h src/comm/mpi/
 jansson.h src/io/|src/tokenizers/
 spng.h src/io/png.c
 pcre2.h src/tokenizers/

@@ -58,8 +58,7 @@ static void check_case(const char *device, const char *folder, const char *expec
         fclose(debug);
         missing = 0;
         assert_true(compare_tensors(engine, stages, file, 1e-4, &missing) >= 29);
-        /* Not there: gate_fn and act_fn, which are fused into a product, and layers behind the last tap. */
-        assert_true(missing <= 10);
+        assert_true(missing <= 1); /* the layer behind the last tap, which is not run */
     }
     tsr_images_free(engine, images);
     tsr_pipeline_destroy(pipeline);
@@ -132,6 +131,7 @@ static void check_noise(tsr_engine *engine, tsr_pipeline *pipeline, tsr_checkpoi
 
 static void golden_noise_in_bfloat16(void **state) {
     (void)state;
+    (void)test_golden(""); /* skips before there is anything to release */
     tsr_engine *engine = test_engine("cpu");
     tsr_pipeline_options options = TSR_PIPELINE_OPTIONS_INIT;
     tsr_pipeline *pipeline = NULL;

@@ -3,6 +3,7 @@
 
 #include "device/cpu/cpu.h"
 
+#include <dirent.h>
 #include <omp.h>
 
 static const tsr__device_ops *const tables[] = {&tsr__device_meta, &tsr__device_ref, &tsr__device_cpu};
@@ -165,6 +166,38 @@ static void engines_do_not_disturb_each_other(void **state) {
     tsr_engine_destroy(engine);
 }
 
+static int count_threads(void) {
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (readdir(tasks)) n++;
+    assert_int_equal(closedir(tasks), 0);
+    return n;
+}
+
+/* A device of one thread wakes no other, whatever OpenMP's own number is. */
+static void one_thread_stays_one(void **state) {
+    (void)state;
+    tsr_engine *engine = test_engine("ref");
+    tsr__device *previous = engine->device, *single = device_of(engine, &tsr__device_cpu, 1);
+    ops_pool pool = {.n = 0};
+    tsr__view q = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1, 512, 2, 128);
+    tsr__view out = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1, 512, 2, 128);
+    tsr__view x = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 256, 256), w = OPS_VIEW(&pool, TSR_BF16, OPS_DENSE, 512, 256);
+    tsr__view y = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 256, 512);
+    int before = count_threads();
+    engine->device = single;
+    omp_set_num_threads(9);
+    ops_run(engine, &pool, (tsr__op){.kind = TSR__OP_attention, .in = {&q, &q, &q}, .out = {&out}});
+    omp_set_num_threads(9);
+    ops_run(engine, &pool, (tsr__op){.kind = TSR__OP_matmul, .in = {&x, &w}, .out = {&y}});
+    engine->device = previous;
+    assert_int_equal(count_threads(), before);
+    ops_free(&pool);
+    tsr__device_destroy(single);
+    tsr_engine_destroy(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_slot_is_filled),
@@ -176,6 +209,7 @@ int main(void) {
         cmocka_unit_test(creation_survives_failed_allocations),
         cmocka_unit_test(long_operations_report_tiles),
         cmocka_unit_test(engines_do_not_disturb_each_other),
+        cmocka_unit_test(one_thread_stays_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void check(ops_pool *pool, tsr__op op, tsr__view *outs, const char *what)
     }
     for (int i = 0; i < TSR__MAX_OUTPUTS && outs[i].ndim; i++)
         assert_close(what, outs[i].data, expected[i], (size_t)tsr__view_elements(&outs[i]), tolerance);
-    if (in_place(op.kind) && tsr__view_is_dense(op.in[0])) check_in_place(pool, op, expected[0], what);
+    if (op.in[0] && in_place(op.kind) && tsr__view_is_dense(op.in[0])) check_in_place(pool, op, expected[0], what);
 }
 
 /* Weights as torch initialises them, so that sums of any length are of the size of one. */
@@ -318,7 +318,7 @@ static void check_rows(const row_case *c, const int64_t *shape, tsr_dtype dtype,
     snprintf(what, sizeof what, "%s [%d, %d, %d], %s, layout %d", tsr__op_name(c->kind), (int)shape[0], (int)shape[1],
              (int)shape[2], tsr_dtype_name(dtype), layout);
     ops_pool pool = {.n = 0};
-    tsr__view in[TSR__MAX_INPUTS], out[TSR__MAX_OUTPUTS] = {dense(3, shape)};
+    tsr__view in[TSR__MAX_INPUTS] = {{0}}, out[TSR__MAX_OUTPUTS] = {dense(3, shape)};
     for (int i = 0; i < c->inputs; i++) in[i] = row_operand(&pool, c->shapes[i], shape, dtype, layout);
     for (int64_t d = 0; c->kind == TSR__OP_batch_denorm && d < shape[2]; d++) { /* a variance is positive */
         float variance = 0.5f + fabsf(ops_random());

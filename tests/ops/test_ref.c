@@ -115,7 +115,7 @@ static tsr__view view_of(ops_pool *pool, const operand *from, tsr_dtype dtype) {
 
 static void check_case(tsr_engine *engine, const hand_case *c) {
     ops_pool pool = {.n = 0};
-    tsr__view in[TSR__MAX_INPUTS], out[TSR__MAX_OUTPUTS];
+    tsr__view in[TSR__MAX_INPUTS] = {{0}}, out[TSR__MAX_OUTPUTS] = {{0}};
     tsr__op op = c->op;
     if (op.kind == TSR__OP_matmul || op.kind == TSR__OP_conv2d) op.param.matmul.round_inputs = TSR_F32;
     for (int i = 0; i < TSR__MAX_INPUTS && c->in[i].ndim; i++) {
@@ -199,7 +199,7 @@ static void rope_tables_keep_their_precision(void **state) {
         ops_run(engine, &pool, op);
         double worst = 0.0;
         for (int64_t i = 0; i < dim; i++) {
-            double angle = (double)id / pow(2000.0, (double)(i / 2 * 2) / (double)dim);
+            double angle = (double)id / pow(2000.0, (double)(i - i % 2) / (double)dim);
             worst = fmax(worst, fabs((double)((float *)out[0].data)[i] - cos(angle)));
             worst = fmax(worst, fabs((double)((float *)out[1].data)[i] - sin(angle)));
         }

@@ -136,15 +136,17 @@ static dnnl_status_t run_tile(const attention *a, int64_t n) {
 }
 
 tsr_status tsr__cpu_attention(tsr__device *device, const tsr__op *op) {
+    if (tsr__view_elements(op->in[0]) == 0) return TSR_OK;
+    if (!op->scratch) return tsr__fail(device->engine, TSR_INTERNAL, "attention was called without its scratch memory");
     tsr__scratch scratch = {op->scratch, 0};
     attention a = attention_of(device, op, &scratch);
-    if (tsr__view_elements(op->in[0]) == 0) return TSR_OK;
     fill_bias(&a);
+    omp_set_num_threads(device->threads); /* a team of one is no parallel region to oneDNN: it would wake others */
     int64_t count = a.batch * a.heads * ((a.length + a.query_tile - 1) / a.query_tile);
     dnnl_status_t worst = dnnl_success;
 #pragma omp parallel for num_threads(device->threads) schedule(dynamic) reduction(max : worst)
     for (int64_t n = 0; n < count; n++) {
-        dnnl_status_t status = run_tile(&a, n); /* within a parallel region, dnnl_sgemm uses the calling thread alone */
+        dnnl_status_t status = run_tile(&a, n); /* dnnl_sgemm uses the calling thread alone */
         if (status > worst) worst = status;
         if (omp_get_thread_num() == 0) tsr__cpu_tile_done(device);
     }

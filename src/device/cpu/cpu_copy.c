@@ -108,7 +108,8 @@ void tsr__cpu_copy_view(const tsr__device *device, const tsr__view *from, const 
     layout l = layout_of(from, to);
     int row = row_dimension(&l);
     int64_t stripes = (l.shape[row] + TILE - 1) / TILE;
-    int64_t count = elements / (l.shape[row] * l.shape[l.ndim - 1]) * stripes;
+    int64_t count = stripes;
+    for (int d = 0; d < l.ndim - 1; d++) count *= d == row ? 1 : l.shape[d];
 #pragma omp parallel for num_threads(tsr__cpu_threads(device, elements))
     for (int64_t i = 0; i < count; i++) copy_stripe_number(&l, row, stripes, i);
 }

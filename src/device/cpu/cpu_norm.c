@@ -134,6 +134,7 @@ static void statistics(const group_norm *g, const tsr__rows *x) {
 tsr_status tsr__cpu_group_norm(tsr__device *device, const tsr__op *op) {
     tsr__scratch scratch = {op->scratch, 0};
     group_norm g = group_norm_of(device, op, &scratch);
+    if (!g.sums) return tsr__fail(device->engine, TSR_INTERNAL, "group_norm was called without its scratch memory");
     float *out = op->out[0]->data;
     tsr__view image = *op->in[0]; /* one of the batch */
     image.shape[0] = 1;

@@ -1,0 +1,90 @@
+/* The communicator seam. A communicator is a group of ranks with a table of operations, every slot filled; nothing
+ * above this header knows which kind is in use. Implementations: threads/ (ranks as threads of one process), mpi/
+ * (MPI-3).
+ *
+ * All ranks of a communicator call the same operations in the same order. Buffers are host memory that the device can
+ * compute from. An operation that cannot be completed because a peer ended or failed returns COMM on every survivor. */
+#ifndef TSR_COMM_COMM_H
+#define TSR_COMM_COMM_H
+
+#include "base/engine.h"
+
+#include <tessera/mesh.h>
+
+typedef struct tsr__comm tsr__comm;
+
+typedef struct tsr__comm_ops {
+    const char *name;
+    void (*destroy)(tsr__comm *comm);
+    /* Ranks of equal color form a new communicator, in their order. color < 0: none, *out becomes NULL. Collective. */
+    tsr_status (*split)(tsr__comm *comm, int color, tsr__comm **out);
+    /* The ranks that share this rank's host. Collective. */
+    tsr_status (*split_host)(tsr__comm *comm, tsr__comm **out);
+    /* data [n] becomes the sum over ranks, in place; every rank gets the same bits. */
+    tsr_status (*all_reduce)(tsr__comm *comm, float *data, size_t n);
+    /* recv: the parts of all ranks one after another; bytes [size] of each. send may lie at its place in recv. */
+    tsr_status (*all_gather)(tsr__comm *comm, const void *send, const size_t *bytes, void *recv);
+    /* Part i of send goes to rank i, part i of recv comes from rank i; parts lie one after another. */
+    tsr_status (*all_to_all)(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
+                             const size_t *recv_bytes);
+    /* Sends to one rank and receives from another at once. Every rank takes part. */
+    tsr_status (*send_receive)(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
+                               size_t recv_bytes, int from);
+    tsr_status (*broadcast)(tsr__comm *comm, void *data, size_t bytes, int root);
+    /* Moves what is under way, if anything has to (main thread of the rank). */
+    void (*progress)(tsr__comm *comm);
+    /* This rank will take part in nothing more: peers that wait for it return COMM. Threads only; MPI leaves it to the
+     * launcher, which ends all processes when one ends badly. */
+    void (*leave)(tsr__comm *comm);
+} tsr__comm_ops;
+
+/* Calls and payload bytes of each operation so far, on this rank; the wrappers count what succeeded. Payload:
+ * all_reduce and broadcast the buffer, all_gather the whole result, all_to_all and send_receive what this rank sends.
+ */
+typedef enum tsr__comm_op {
+    TSR__ALL_REDUCE,
+    TSR__ALL_GATHER,
+    TSR__ALL_TO_ALL,
+    TSR__SEND_RECEIVE,
+    TSR__BROADCAST,
+    TSR__N_COMM_OPS
+} tsr__comm_op;
+
+struct tsr__comm {
+    const tsr__comm_ops *ops;
+    tsr_engine *engine;
+    int rank, size;
+    uint64_t calls[TSR__N_COMM_OPS], bytes[TSR__N_COMM_OPS];
+    void *state;
+};
+
+enum { TSR__MAX_RANKS = 1024 };
+
+/* The one wrapper: a communicator of size 1, or NULL, is a no-op that is not counted (all_gather, all_to_all and
+ * send_receive copy: a rank's part for itself). A failure's message names operation, rank and phase. */
+TSR_NODISCARD tsr_status tsr__all_reduce(tsr__comm *comm, float *data, size_t n);
+TSR_NODISCARD tsr_status tsr__all_gather(tsr__comm *comm, const void *send, const size_t *bytes, void *recv);
+TSR_NODISCARD tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
+                                         const size_t *recv_bytes);
+TSR_NODISCARD tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
+                                           size_t recv_bytes, int from);
+TSR_NODISCARD tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root);
+void tsr__comm_progress(tsr__comm *comm);
+TSR_NODISCARD tsr_status tsr__comm_split(tsr__comm *comm, int color, tsr__comm **out); /* NULL comm: *out NULL */
+TSR_NODISCARD tsr_status tsr__comm_split_host(tsr__comm *comm, tsr__comm **out);
+void tsr__comm_destroy(tsr__comm *comm); /* NULL is allowed */
+
+/* The end of a collective set-up: every rank brings its own status and leaves with the same one, that of the first rank
+ * that failed, with that rank's message ("rank 2: ..." only where ranks differ in what they say). Collective over all
+ * ranks. */
+TSR_NODISCARD tsr_status tsr_status_agree(tsr_engine *engine, tsr_status own);
+
+/* Says what this rank is doing from now on, for messages: a string constant. */
+void tsr__rank_phase(tsr_engine *engine, const char *phase);
+
+/* All ranks; NULL where there is but one. Set by the launch. */
+tsr__comm *tsr__world(const tsr_engine *engine);
+/* The communicator along an axis, NULL where the axis is absent or has size 1. Owned by the mesh. */
+tsr__comm *tsr__mesh_comm(const tsr_device_mesh *mesh, const char *name);
+
+#endif

@@ -1,0 +1,159 @@
+#include "comm/mpi/mpi.h"
+
+#include <string.h>
+
+/* MPI counts in int, and large messages cost nothing to cut: bytes of a piece. */
+enum { PIECE = 32 << 20 };
+
+static MPI_Comm mpi_of(const tsr__comm *comm) { return ((const tsr__mpi *)comm->state)->comm; }
+
+tsr_status tsr__mpi_check(tsr_engine *engine, int code) {
+    if (code == MPI_SUCCESS) return TSR_OK;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    (void)MPI_Error_string(code, text, &length);
+    return tsr__fail(engine, TSR_COMM, "MPI failed: %s", text);
+}
+
+static tsr_status check(const tsr__comm *comm, int code) { return tsr__mpi_check(comm->engine, code); }
+
+tsr_status tsr__mpi_init(tsr__mpi *mpi, tsr_engine *engine, MPI_Comm comm) {
+    *mpi = (tsr__mpi){.base = {.ops = &tsr__mpi_ops, .engine = engine, .state = mpi}, .comm = comm};
+    TSR__TRY(tsr__mpi_check(engine, MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN)));
+    TSR__TRY(tsr__mpi_check(engine, MPI_Comm_rank(comm, &mpi->base.rank)));
+    return tsr__mpi_check(engine, MPI_Comm_size(comm, &mpi->base.size));
+}
+
+static void mpi_destroy(tsr__comm *comm) {
+    tsr__mpi *mpi = comm->state;
+    (void)MPI_Comm_free(&mpi->comm);
+    tsr__free(comm->engine, mpi);
+}
+
+/* Takes over `split`, the result of MPI's own splitting. */
+static tsr_status adopt(tsr__comm *parent, tsr__mpi *mpi, MPI_Comm split, tsr__comm **out) {
+    if (split == MPI_COMM_NULL) {
+        tsr__free(parent->engine, mpi);
+        *out = NULL;
+        return TSR_OK;
+    }
+    tsr_status status = mpi ? tsr__mpi_init(mpi, parent->engine, split) : TSR_NOMEM;
+    if (status != TSR_OK) {
+        (void)MPI_Comm_free(&split);
+        tsr__free(parent->engine, mpi);
+        return status;
+    }
+    *out = &mpi->base;
+    return TSR_OK;
+}
+
+/* A rank without memory still takes part in the splitting: the others wait for it. */
+static tsr_status mpi_split(tsr__comm *comm, int color, tsr__comm **out) {
+    MPI_Comm split = MPI_COMM_NULL;
+    tsr__mpi *mpi = tsr__calloc(comm->engine, 1, sizeof *mpi);
+    tsr_status status =
+        check(comm, MPI_Comm_split(mpi_of(comm), color < 0 ? MPI_UNDEFINED : color, comm->rank, &split));
+    if (status == TSR_OK) return adopt(comm, mpi, split, out);
+    tsr__free(comm->engine, mpi);
+    return status;
+}
+
+static tsr_status mpi_split_host(tsr__comm *comm, tsr__comm **out) {
+    MPI_Comm split = MPI_COMM_NULL;
+    tsr__mpi *mpi = tsr__calloc(comm->engine, 1, sizeof *mpi);
+    tsr_status status =
+        check(comm, MPI_Comm_split_type(mpi_of(comm), MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &split));
+    if (status == TSR_OK) return adopt(comm, mpi, split, out);
+    tsr__free(comm->engine, mpi);
+    return status;
+}
+
+static int piece(size_t bytes, size_t at) { return (int)(bytes - at < PIECE ? bytes - at : PIECE); }
+
+/* MPI wants all ranks to get identical results of a reduction to all. */
+static tsr_status mpi_all_reduce(tsr__comm *comm, float *data, size_t n) {
+    size_t bytes = n * sizeof *data;
+    for (size_t at = 0; at < bytes; at += PIECE)
+        TSR__TRY(check(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)data + at, piece(bytes, at) / (int)sizeof *data,
+                                           MPI_FLOAT, MPI_SUM, mpi_of(comm))));
+    return TSR_OK;
+}
+
+/* Both directions in pieces; one that has no more of them has nobody at its other end. */
+static tsr_status mpi_send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
+                                   size_t recv_bytes, int from) {
+    enum { TAG = 0 };
+    for (size_t at = 0; at < send_bytes || at < recv_bytes; at += PIECE) {
+        bool sends = at < send_bytes, receives = at < recv_bytes;
+        TSR__TRY(
+            check(comm, MPI_Sendrecv(sends ? (const char *)send + at : NULL, sends ? piece(send_bytes, at) : 0,
+                                     MPI_BYTE, sends ? to : MPI_PROC_NULL, TAG, receives ? (char *)recv + at : NULL,
+                                     receives ? piece(recv_bytes, at) : 0, MPI_BYTE, receives ? from : MPI_PROC_NULL,
+                                     TAG, mpi_of(comm), MPI_STATUS_IGNORE)));
+    }
+    return TSR_OK;
+}
+
+static size_t before(const size_t *bytes, int rank) {
+    size_t sum = 0;
+    for (int i = 0; i < rank; i++) sum += bytes[i];
+    return sum;
+}
+
+static char *part(const void *base, const size_t *bytes, int rank) {
+    return bytes[rank] > 0 ? (char *)(uintptr_t)base + before(bytes, rank) : NULL;
+}
+
+static void copy(void *dst, const void *src, size_t bytes) {
+    if (bytes > 0 && dst != src) memcpy(dst, src, bytes);
+}
+
+/* In step s every rank sends to the rank s places further on, so that all links are busy and none twice. */
+static tsr_status mpi_all_gather(tsr__comm *comm, const void *send, const size_t *bytes, void *recv) {
+    copy(part(recv, bytes, comm->rank), send, bytes[comm->rank]);
+    for (int step = 1; step < comm->size; step++) {
+        int to = (comm->rank + step) % comm->size, from = (comm->rank + comm->size - step) % comm->size;
+        TSR__TRY(mpi_send_receive(comm, send, bytes[comm->rank], to, part(recv, bytes, from), bytes[from], from));
+    }
+    return TSR_OK;
+}
+
+static tsr_status mpi_all_to_all(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
+                                 const size_t *recv_bytes) {
+    int own = comm->rank;
+    copy(part(recv, recv_bytes, own), part(send, send_bytes, own), recv_bytes[own]);
+    for (int step = 1; step < comm->size; step++) {
+        int to = (own + step) % comm->size, from = (own + comm->size - step) % comm->size;
+        TSR__TRY(mpi_send_receive(comm, part(send, send_bytes, to), send_bytes[to], to, part(recv, recv_bytes, from),
+                                  recv_bytes[from], from));
+    }
+    return TSR_OK;
+}
+
+static tsr_status mpi_broadcast(tsr__comm *comm, void *data, size_t bytes, int root) {
+    for (size_t at = 0; at < bytes; at += PIECE)
+        TSR__TRY(check(comm, MPI_Bcast((char *)data + at, piece(bytes, at), MPI_BYTE, root, mpi_of(comm))));
+    return TSR_OK;
+}
+
+/* Asking for a message that nobody sends lets MPI move the others. */
+static void mpi_progress(tsr__comm *comm) {
+    int there = 0;
+    (void)MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi_of(comm), &there, MPI_STATUS_IGNORE);
+}
+
+static void mpi_leave(tsr__comm *comm) { (void)comm; }
+
+const tsr__comm_ops tsr__mpi_ops = {
+    .name = "mpi",
+    .destroy = mpi_destroy,
+    .split = mpi_split,
+    .split_host = mpi_split_host,
+    .all_reduce = mpi_all_reduce,
+    .all_gather = mpi_all_gather,
+    .all_to_all = mpi_all_to_all,
+    .send_receive = mpi_send_receive,
+    .broadcast = mpi_broadcast,
+    .progress = mpi_progress,
+    .leave = mpi_leave,
+};

@@ -1,0 +1,12 @@
+#!/bin/bash
+# label: slow
+# Case 29: a step that takes long still gives a sign of life at least every 10 s.
+. "$(dirname "$0")/lib.sh"
+
+name "case 29: no silence of more than 10 s, whatever a step takes"
+timeout -s TERM -k 60 40 "$TESSERA" generate "$klein" x -H 640 -W 640 --steps 1 --seed 1 --device ref --threads 1 -o slow.png 2>&1 |
+    while read -r line; do echo "$(date +%s.%N) $line"; done > lines
+awk 'NR > 1 && $1 - last > 10.5 { print "silent for " $1 - last " s before: " $0; bad = 1 } { last = $1 } END { exit bad }' lines ||
+    fail "$(cat lines)"
+[ "$(wc -l < lines)" -ge 4 ] || fail "only $(cat lines)"
+finish
