@@ -4,6 +4,7 @@
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,18 +88,30 @@ static cpu_set_t core(const cpu_set_t *set, int i) {
     return one;
 }
 
-/* Each thread but the caller's to a core of its own; the caller's finds the one that is left, and keeps its mask, which
- * later threads of the process inherit. Failure only costs speed. Fewer threads than cores stay free: another rank may
- * have the same cores. */
-static void bind_threads(tsr__device *device) {
+/* A signal handler on the stack of a thread that runs oneDNN's AVX-512 GEMM overwrites what the generated code keeps
+ * below its stack pointer, and the code then writes astray (seen with 2.6.3, tests/ops/test_signals.c). So no thread
+ * runs handlers while it computes. Faults are not held back: their handlers end the process anyway. */
+static sigset_t handlers_held_back(void) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    sigset_t held;
+    sigfillset(&held);
+    for (size_t i = 0; i < TSR__COUNT(faults); i++) sigdelset(&held, faults[i]);
+    return held;
+}
+
+/* The workers of the team: no signals (for good: they only compute), and a core each if all cores are ours. The caller
+ * finds the core that is left and keeps its mask, which later threads of the process inherit. Failure only costs speed.
+ * Fewer threads than cores stay free: another rank may have the same cores. */
+static void start_threads(tsr__device *device) {
     tsr__cpu *cpu = tsr__cpu_of(device);
+    sigset_t held = handlers_held_back();
     cpu->bound = device->threads > 1 && device->threads == CPU_COUNT(&cpu->allowed) &&
                  omp_get_proc_bind() == omp_proc_bind_false;
-    if (!cpu->bound) return;
 #pragma omp parallel num_threads(device->threads)
     if (omp_get_thread_num() > 0) {
         cpu_set_t own = core(&cpu->allowed, omp_get_thread_num());
-        (void)pthread_setaffinity_np(pthread_self(), sizeof own, &own);
+        (void)pthread_sigmask(SIG_BLOCK, &held, NULL);
+        if (cpu->bound) (void)pthread_setaffinity_np(pthread_self(), sizeof own, &own);
     }
 }
 
@@ -136,7 +149,7 @@ static tsr_status cpu_create(tsr_engine *engine, tsr__device *device) {
         cpu_destroy(device);
         return status;
     }
-    bind_threads(device);
+    start_threads(device);
     describe(device);
     return TSR_OK;
 }
@@ -173,8 +186,11 @@ static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, 
     float *operands = tsr__calloc(device->engine, (size_t)(m * k + n * k + m * n), sizeof *operands);
     if (!operands) return TSR_NOMEM;
     dnnl_status_t failure = dnnl_success;
+    sigset_t held = handlers_held_back(), before;
     omp_set_num_threads(device->threads);
+    (void)pthread_sigmask(SIG_BLOCK, &held, &before);
     double seconds = best_seconds(m, k, n, runs, operands, &failure);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     tsr__free(device->engine, operands);
 #ifdef __GLIBC__
     (void)malloc_trim(0); /* oneDNN's packing buffers: what is measured next starts without them */
@@ -182,6 +198,42 @@ static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, 
     TSR__TRY(tsr__dnnl_check(device, failure, "multiply"));
     *gflops = 2e-9 * (double)m * (double)k * (double)n / seconds;
     return TSR_OK;
+}
+
+static tsr_status compute(tsr__device *device, const tsr__op *op) {
+    static tsr_status (*const slots[TSR__OP_COUNT])(tsr__device *, const tsr__op *) = {
+        [TSR__OP_matmul] = tsr__cpu_matmul,
+        [TSR__OP_conv2d] = tsr__cpu_conv2d,
+        [TSR__OP_attention] = tsr__cpu_attention,
+        [TSR__OP_rms_norm] = tsr__cpu_rms_norm,
+        [TSR__OP_layer_norm] = tsr__cpu_layer_norm,
+        [TSR__OP_group_norm] = tsr__cpu_group_norm,
+        [TSR__OP_batch_denorm] = tsr__cpu_batch_denorm,
+        [TSR__OP_modulate] = tsr__cpu_modulate,
+        [TSR__OP_gated_add] = tsr__cpu_gated_add,
+        [TSR__OP_add] = tsr__cpu_add,
+        [TSR__OP_sub] = tsr__cpu_sub,
+        [TSR__OP_axpy] = tsr__cpu_axpy,
+        [TSR__OP_silu] = tsr__cpu_silu,
+        [TSR__OP_swiglu] = tsr__cpu_swiglu,
+        [TSR__OP_arange] = tsr__host_arange,
+        [TSR__OP_embedding] = tsr__host_embedding,
+        [TSR__OP_sinusoid] = tsr__host_sinusoid,
+        [TSR__OP_rope_table] = tsr__host_rope_table,
+        [TSR__OP_rope] = tsr__cpu_rope,
+        [TSR__OP_upsample_nearest2x] = tsr__cpu_upsample_nearest2x,
+        [TSR__OP_copy] = tsr__cpu_copy,
+        [TSR__OP_concat] = tsr__cpu_concat,
+    };
+    return slots[op->kind](device, op);
+}
+
+static tsr_status cpu_run(tsr__device *device, const tsr__op *op) {
+    sigset_t held = handlers_held_back(), before;
+    (void)pthread_sigmask(SIG_BLOCK, &held, &before);
+    tsr_status status = compute(device, op);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
 }
 
 const tsr__device_ops tsr__device_cpu = {
@@ -194,27 +246,8 @@ const tsr__device_ops tsr__device_cpu = {
     .upload = tsr__host_copy,
     .download = tsr__host_copy,
     .scratch_bytes = cpu_scratch_bytes,
-    .run = {[TSR__OP_matmul] = tsr__cpu_matmul,
-            [TSR__OP_conv2d] = tsr__cpu_conv2d,
-            [TSR__OP_attention] = tsr__cpu_attention,
-            [TSR__OP_rms_norm] = tsr__cpu_rms_norm,
-            [TSR__OP_layer_norm] = tsr__cpu_layer_norm,
-            [TSR__OP_group_norm] = tsr__cpu_group_norm,
-            [TSR__OP_batch_denorm] = tsr__cpu_batch_denorm,
-            [TSR__OP_modulate] = tsr__cpu_modulate,
-            [TSR__OP_gated_add] = tsr__cpu_gated_add,
-            [TSR__OP_add] = tsr__cpu_add,
-            [TSR__OP_sub] = tsr__cpu_sub,
-            [TSR__OP_axpy] = tsr__cpu_axpy,
-            [TSR__OP_silu] = tsr__cpu_silu,
-            [TSR__OP_swiglu] = tsr__cpu_swiglu,
-            [TSR__OP_arange] = tsr__host_arange,
-            [TSR__OP_embedding] = tsr__host_embedding,
-            [TSR__OP_sinusoid] = tsr__host_sinusoid,
-            [TSR__OP_rope_table] = tsr__host_rope_table,
-            [TSR__OP_rope] = tsr__cpu_rope,
-            [TSR__OP_upsample_nearest2x] = tsr__cpu_upsample_nearest2x,
-            [TSR__OP_copy] = tsr__cpu_copy,
-            [TSR__OP_concat] = tsr__cpu_concat},
+#define SLOT(name) [TSR__OP_##name] = cpu_run,
+    .run = {TSR__OP_LIST(SLOT)},
+#undef SLOT
     .gemm_yardstick = cpu_gemm_yardstick,
 };
