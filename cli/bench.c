@@ -65,19 +65,24 @@ static void print_json(const char *device, const char *dtype, const char *weight
 }
 
 static int check_usage(const cli_options *o) {
-    static const char *const later[] = {"load", "collectives", "image"};
+    static const char *const later[] = {"collectives", "image"};
     const char *what = o->arguments[0];
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         if (strcmp(what, later[i]) == 0) return cli_usage(o->command, "bench '%s' is not in this version", what);
     }
-    if (strcmp(what, "step") != 0) return cli_usage(o->command, "unknown measurement '%s'; there is 'step'", what);
+    if (strcmp(what, "step") != 0)
+        return cli_usage(o->command, "unknown measurement '%s'; there are 'step' and 'load'", what);
+    if (o->n_arguments > 1) return cli_usage(o->command, "too much: '%s'", o->arguments[1]);
+    if (o->tp > 1) return cli_usage(o->command, "bench step runs on one rank in this version");
     if (!o->config) return cli_usage(o->command, "--config FILE is missing");
     if (!o->random) return cli_usage(o->command, "--random-weights is missing; no checkpoint is read");
     return CLI_DONE;
 }
 
 int cli_bench(const cli_options *options) {
+    if (strcmp(options->arguments[0], "load") == 0) return cli_bench_load(options);
     int result = check_usage(options);
+    if (tsr_launcher_rank() > 0) return result;
     cli_session session;
     if (result == CLI_DONE) result = cli_session_open(options, &session);
     if (result != CLI_DONE) return result;

@@ -11,9 +11,11 @@ int cli_generate(const cli_options *options);
 int cli_forward(const cli_options *options);
 int cli_inspect(const cli_options *options);
 int cli_tokenize(const cli_options *options);
+int cli_plan(const cli_options *options);
 int cli_bench(const cli_options *options);
+int cli_bench_load(const cli_options *options);
 
-/* One line "tessera: error: ..." on stderr. Returns CLI_FAILED. */
+/* One line "tessera: error: ..." on stderr, of a launcher's processes from the first. Returns CLI_FAILED. */
 int cli_error(const char *format, ...) TSR_PRINTF(1, 2);
 /* The same for a wrong command line, with a hint at --help of the command (NULL: of tessera). Returns CLI_USAGE. */
 int cli_usage(const char *command, const char *format, ...) TSR_PRINTF(2, 3);
@@ -30,13 +32,17 @@ char *cli_read_file(const char *path, size_t *length);
 typedef struct cli_progress cli_progress;
 
 typedef struct cli_session {
+    const cli_options *options;
     tsr_engine *engine;
     cli_progress *progress;
     bool quiet;
-    char refusal[2048]; /* the last error that the library logged: where an engine cannot be made, the only trace */
+    char refusal[2048]; /* an error that is in no engine: the library's where none can be made, or the command's own */
 } cli_session;
 
-/* CLI_DONE, or CLI_FAILED after a message and with nothing to close. */
+/* What the library needs to know for an engine whose progress and notes the session tells. */
+tsr_engine_options cli_engine_options(const cli_options *options, tsr_log_fn log, void *log_user,
+                                      cli_progress *progress);
+/* One engine. CLI_DONE, or CLI_FAILED after a message and with nothing to close. */
 int cli_session_open(const cli_options *options, cli_session *out);
 void cli_session_close(cli_session *session);
 /* Prints the engine's message, after `where: ` unless that is NULL. Returns CLI_FAILED. */
@@ -44,16 +50,30 @@ int cli_session_error(cli_session *session, const char *where, tsr_status status
 /* A line on stderr, unless --quiet. */
 void cli_session_note(cli_session *session, const char *format, ...) TSR_PRINTF(2, 3);
 
+/* ---- ranks.c: a session on every rank ---- */
+
+/* What a rank does. Its session is quiet unless it is the first. A failure is in the engine, or in session->refusal;
+ * it is printed once, after all ranks have ended. */
+typedef tsr_status (*cli_rank_body)(cli_session *session, void *user);
+/* Runs body on all ranks that the options ask for. Returns the exit status. */
+int cli_launch(const cli_options *options, cli_rank_body body, void *user);
+/* A failure that the library knows nothing of: its sentence goes into session->refusal. Returns TSR_ARG. */
+tsr_status cli_session_refuse(cli_session *session, const char *format, ...) TSR_PRINTF(2, 3);
+
 /* ---- progress.c ---- */
 
 cli_progress *cli_progress_start(bool shown);
 void cli_progress_stop(cli_progress *progress);
 /* For tsr_engine_options: user is the cli_progress. Says no after a signal. */
 bool cli_progress_report(void *user, const tsr_progress *report);
-/* A line on stderr that does not collide with the bar. */
+/* A line on stderr that does not collide with the bar; a line of the library's with its level in front. */
 void cli_progress_say(cli_progress *progress, const char *line);
+void cli_progress_log(cli_progress *progress, tsr_log_level level, const char *line);
 /* From here on SIGINT and SIGTERM cancel at the next report; a second one ends the process. */
 void cli_catch_signals(void);
+/* The engine of this process where it is one of several ranks: a signal then also says where it came, and ends a rank
+ * that makes no reports. NULL: no more. */
+void cli_watch_engine(const tsr_engine *engine);
 /* The name of the signal that came, or NULL. */
 const char *cli_caught_signal(void);
 

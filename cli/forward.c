@@ -3,8 +3,9 @@
 
 #include "cli.h"
 
+/* A rank's share of the work. */
 typedef struct job {
-    cli_session session;
+    cli_session *session;
     tsr_checkpoint *saved;
     tsr_model *model;
     tsr_tensor *inputs; /* [n] */
@@ -45,7 +46,7 @@ static void ignore(job *j, const char *name) {
     j->ignored = longer;
 }
 
-static int read_inputs(job *j, const char *path) {
+static tsr_status read_inputs(job *j) {
     size_t count = tsr_checkpoint_count(j->saved);
     j->inputs = cli_alloc(count, sizeof *j->inputs);
     for (size_t i = 0; i < count; i++) {
@@ -56,58 +57,70 @@ static int read_inputs(job *j, const char *path) {
             continue;
         }
         for (size_t k = 0; k < j->n; k++) {
-            if (strcmp(j->inputs[k].name, name) == 0) return cli_error("%s: '%s' is there twice", path, name);
+            if (strcmp(j->inputs[k].name, name) == 0)
+                return cli_session_refuse(j->session, "%s: '%s' is there twice", j->session->options->inputs, name);
         }
         tsr_status status = read_tensor(j, info, name);
-        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
+        if (status != TSR_OK) return status;
     }
     if (j->ignored)
-        cli_session_note(&j->session, "ignored (no arguments of %s): %s", tsr_model_class_name(j->model), j->ignored);
-    return CLI_DONE;
+        cli_session_note(j->session, "ignored (no arguments of %s): %s", tsr_model_class_name(j->model), j->ignored);
+    return TSR_OK;
 }
 
-static tsr_status open_all(job *j, const cli_options *o, const char *output) {
-    tsr_engine *engine = j->session.engine;
+static const char *output_name(const cli_options *o) { return o->output ? o->output : "out.safetensors"; }
+
+/* What a rank does by itself before the model is opened. The output is the first rank's alone. */
+static tsr_status open_files(job *j) {
+    tsr_engine *engine = j->session->engine;
+    tsr_status status = TSR_OK;
+    if (tsr_engine_rank(engine) == 0) status = tsr_output_check(engine, output_name(j->session->options));
+    if (status == TSR_OK) status = tsr_checkpoint_open(engine, j->session->options->inputs, &j->saved);
+    return tsr_status_agree(engine, status);
+}
+
+static tsr_status open_model(job *j) {
+    const cli_options *o = j->session->options;
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
     tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
-    if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
+    tp.tp_degree = (int)o->tp;
+    parallel.tensor_parallel = &tp;
+    how.parallel = &parallel;
     how.force = o->force;
-    tsr_status status = tsr_output_check(engine, output);
-    if (status == TSR_OK) status = tsr_checkpoint_open(engine, o->inputs, &j->saved);
-    if (status == TSR_OK) status = tsr_model_from_pretrained(engine, o->arguments[0], &how, &j->model);
+    if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
+    return tsr_model_from_pretrained(j->session->engine, o->arguments[0], &how, &j->model);
+}
+
+static tsr_status run(job *j) {
+    tsr_engine *engine = j->session->engine;
+    tsr_tensor *results = NULL;
+    size_t n = 0;
+    tsr_status status = open_files(j);
+    if (status == TSR_OK) status = open_model(j);
+    if (status == TSR_OK) status = tsr_status_agree(engine, read_inputs(j));
+    if (status == TSR_OK) status = tsr_model_forward(j->model, j->inputs, j->n, &results, &n);
+    if (status == TSR_OK && tsr_engine_rank(engine) == 0)
+        status = tsr_safetensors_save(engine, output_name(j->session->options), results, n, NULL);
+    tsr_tensors_free(engine, results, n);
+    if (status == TSR_OK) cli_session_note(j->session, "saved %s", output_name(j->session->options));
     return status;
 }
 
-static int run(job *j, const cli_options *o, const char *output) {
-    tsr_status status = open_all(j, o, output);
-    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
-    int result = read_inputs(j, o->inputs);
-    if (result != CLI_DONE) return result;
-    tsr_tensor *results = NULL;
-    size_t n = 0;
-    status = tsr_model_forward(j->model, j->inputs, j->n, &results, &n);
-    if (status == TSR_OK) {
-        status = tsr_safetensors_save(j->session.engine, output, results, n, NULL);
-        tsr_tensors_free(j->session.engine, results, n);
-    }
-    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
-    cli_session_note(&j->session, "saved %s", output);
-    return CLI_DONE;
-}
-
-int cli_forward(const cli_options *options) {
-    const char *output = options->output ? options->output : "out.safetensors";
-    if (!options->inputs) return cli_usage(options->command, "--inputs FILE is missing");
-    int result = cli_check_extension(options->command, output, ".safetensors");
-    job j = {0};
-    if (result == CLI_DONE) result = cli_session_open(options, &j.session);
-    if (result != CLI_DONE) return result;
-    cli_catch_signals();
-    result = run(&j, options, output);
+static tsr_status forward(cli_session *session, void *user) {
+    (void)user;
+    job j = {.session = session};
+    tsr_status status = run(&j);
     for (size_t i = 0; i < j.n; i++) free(j.inputs[i].data);
     free(j.inputs);
     free(j.ignored);
     tsr_model_destroy(j.model);
     tsr_checkpoint_close(j.saved);
-    cli_session_close(&j.session);
-    return result;
+    return status;
+}
+
+int cli_forward(const cli_options *options) {
+    if (!options->inputs) return cli_usage(options->command, "--inputs FILE is missing");
+    int result = cli_check_extension(options->command, output_name(options), ".safetensors");
+    return result == CLI_DONE ? cli_launch(options, forward, NULL) : result;
 }

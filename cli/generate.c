@@ -6,6 +6,7 @@
 
 #include "cli.h"
 
+/* What to draw; all ranks of a process share it. */
 typedef struct job {
     const cli_options *options;
     const char *model, *output;
@@ -13,8 +14,7 @@ typedef struct job {
     const char **prompts; /* [n_prompts] */
     size_t n_prompts, n_images;
     bool latents;
-    uint64_t drawn_seed;
-    cli_session session;
+    uint64_t drawn_seed; /* of each process; the first rank's counts */
 } job;
 
 /* Every line of text that is not empty, as one more prompt; cuts the text into lines. */
@@ -60,22 +60,22 @@ static int check_usage(job *j) {
     return cli_check_extension(o->command, j->output, j->latents ? ".safetensors" : ".png");
 }
 
-static int check_outputs(job *j) {
+/* The first rank alone: the folder may be on its host only. */
+static tsr_status check_outputs(const job *j, tsr_engine *engine) {
     size_t n = j->latents ? 1 : j->n_images;
-    for (size_t i = 0; i < n; i++) {
+    tsr_status status = TSR_OK;
+    for (size_t i = 0; i < n && status == TSR_OK && tsr_engine_rank(engine) == 0; i++) {
         char *name = cli_picture_name(j->output, i, n);
-        tsr_status status = tsr_output_check(j->session.engine, name);
+        status = tsr_output_check(engine, name);
         free(name);
-        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
     }
-    return CLI_DONE;
+    return tsr_status_agree(engine, status);
 }
 
 static int draw_seed(job *j) {
     if (getrandom(&j->drawn_seed, sizeof j->drawn_seed, 0) != (ssize_t)sizeof j->drawn_seed)
         return cli_error("the system gives no random numbers (%s); give --seed", strerror(errno));
     j->drawn_seed >>= 11; /* 53 bits, so that no JSON reader rounds it */
-    cli_session_note(&j->session, "seed %" PRIu64, j->drawn_seed);
     return CLI_DONE;
 }
 
@@ -100,24 +100,24 @@ static tsr_generate_options wanted(const job *j) {
     return g;
 }
 
-static int save_latents(job *j, const tsr_images *images) {
+static tsr_status save_latents(const job *j, cli_session *session, const tsr_images *images) {
     tsr_tensor latents = images->latents;
     latents.name = "latents";
-    tsr_status status = tsr_safetensors_save(j->session.engine, j->output, &latents, 1, NULL);
-    if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
-    cli_session_note(&j->session, "saved %s", j->output);
-    return CLI_DONE;
+    tsr_status status = tsr_safetensors_save(session->engine, j->output, &latents, 1, NULL);
+    if (status == TSR_OK) cli_session_note(session, "saved %s", j->output);
+    return status;
 }
 
 /* Enough to draw the picture again. Of several from one generator, the place in the batch is part of that. */
-static tsr_status save_picture(job *j, const tsr_images *images, size_t i, const char *name) {
+static tsr_status save_picture(const job *j, tsr_engine *engine, const tsr_images *images, size_t i, const char *name) {
     enum { TEXT = 80 };
-    char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", software[TEXT];
+    char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", layout[TEXT] = "1 rank", software[TEXT];
     snprintf(seed, TEXT, "%" PRIu64, images->seeds[i]);
     snprintf(steps, TEXT, "%d", images->num_inference_steps);
     snprintf(size, TEXT, "%" PRId64 "x%" PRId64, images->width, images->height);
     snprintf(guidance, TEXT, "%g", images->guidance_scale);
     snprintf(software, TEXT, "Tessera %s", tsr_version());
+    if (j->options->tp > 1) snprintf(layout, TEXT, "tp %" PRId64, j->options->tp);
     if (images->n > 1 && j->options->n_seeds <= 1) snprintf(place, TEXT, "%zu of %zu from one generator", i, images->n);
     const char *text[] = {"prompt",   j->prompts[i * j->n_prompts / images->n],
                           "seed",     seed,
@@ -126,62 +126,61 @@ static tsr_status save_picture(job *j, const tsr_images *images, size_t i, const
                           "size",     size,
                           "guidance", guidance,
                           "model",    cli_is_utf8(j->model) ? j->model : "",
-                          "layout",   "1 rank",
+                          "layout",   layout,
                           "Software", software,
                           NULL};
-    return tsr_images_save(j->session.engine, images, i, name, j->options->no_metadata ? NULL : text);
+    return tsr_images_save(engine, images, i, name, j->options->no_metadata ? NULL : text);
 }
 
-static int save_pictures(job *j, const tsr_images *images) {
-    for (size_t i = 0; i < images->n; i++) {
+static tsr_status save_pictures(const job *j, cli_session *session, const tsr_images *images) {
+    tsr_status status = TSR_OK;
+    for (size_t i = 0; i < images->n && status == TSR_OK; i++) {
         char *name = cli_picture_name(j->output, i, images->n);
-        tsr_status status = save_picture(j, images, i, name);
+        status = save_picture(j, session->engine, images, i, name);
         if (status == TSR_OK)
-            cli_session_note(&j->session, "saved %s: %" PRId64 " wide, %" PRId64 " high, seed %" PRIu64, name,
+            cli_session_note(session, "saved %s: %" PRId64 " wide, %" PRId64 " high, seed %" PRIu64, name,
                              images->width, images->height, images->seeds[i]);
         free(name);
-        if (status != TSR_OK) return cli_session_error(&j->session, NULL, status);
     }
-    return CLI_DONE;
+    return status;
 }
 
-static int draw(job *j) {
+static tsr_status draw(const job *j, tsr_engine *engine, tsr_pipeline **pipeline, tsr_images **images) {
+    const cli_options *o = j->options;
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
     tsr_pipeline_options how = TSR_PIPELINE_OPTIONS_INIT;
-    if (j->options->dtype) how.dtype = tsr_dtype_from_name(j->options->dtype);
-    how.force = j->options->force;
+    tsr_generate_options g = wanted(j);
+    tp.tp_degree = (int)o->tp;
+    parallel.tensor_parallel = &tp;
+    parallel.text_encoder_tp = (int)o->text_encoder_tp;
+    how.parallel = &parallel;
+    how.force = o->force;
+    if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
+    tsr_status status = check_outputs(j, engine);
+    if (status == TSR_OK) status = tsr_pipeline_from_pretrained(engine, j->model, &how, pipeline);
+    return status == TSR_OK ? tsr_pipeline_generate(*pipeline, &g, images) : status;
+}
+
+static tsr_status draw_and_save(cli_session *session, void *user) {
+    const job *j = user;
     tsr_pipeline *pipeline = NULL;
     tsr_images *images = NULL;
-    tsr_status status = tsr_pipeline_from_pretrained(j->session.engine, j->model, &how, &pipeline);
-    if (status == TSR_OK) {
-        tsr_generate_options g = wanted(j);
-        status = tsr_pipeline_generate(pipeline, &g, &images);
-    }
-    int result;
-    if (status != TSR_OK)
-        result = cli_session_error(&j->session, NULL, status);
-    else
-        result = j->latents ? save_latents(j, images) : save_pictures(j, images);
-    tsr_images_free(j->session.engine, images);
+    if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->drawn_seed);
+    tsr_status status = draw(j, session->engine, &pipeline, &images);
+    if (status == TSR_OK && tsr_engine_rank(session->engine) == 0)
+        status = (j->latents ? save_latents : save_pictures)(j, session, images);
+    tsr_images_free(session->engine, images);
     tsr_pipeline_destroy(pipeline);
-    return result;
-}
-
-static int run(job *j) {
-    int result = cli_session_open(j->options, &j->session);
-    if (result != CLI_DONE) return result;
-    cli_catch_signals();
-    result = check_outputs(j);
-    if (result == CLI_DONE && !j->options->seeds) result = draw_seed(j);
-    if (result == CLI_DONE) result = draw(j);
-    cli_session_close(&j->session);
-    return result;
+    return status;
 }
 
 int cli_generate(const cli_options *options) {
     job j = {.options = options, .model = options->arguments[0]};
     int result = collect_prompts(&j);
     if (result == CLI_DONE) result = check_usage(&j);
-    if (result == CLI_DONE) result = run(&j);
+    if (result == CLI_DONE && !options->seeds) result = draw_seed(&j);
+    if (result == CLI_DONE) result = cli_launch(options, draw_and_save, &j);
     free(j.prompts);
     free(j.file);
     return result;

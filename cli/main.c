@@ -12,22 +12,27 @@ static const cli_command commands[] = {
     {"generate", CLI_GENERATE, "MODEL PROMPT [PROMPT ...] [options]",
      "Draws pictures. MODEL is a diffusers pipeline folder, or a Hub name (org/name) that the local\n"
      "Hugging Face cache holds. Several prompts are one batch. A prompt that begins with '-' goes behind '--'.",
-     "tessera generate ./FLUX.2-klein-4B \"a red fox beside a frozen lake\" --seed 42 -o fox.png", 1, INT_MAX,
+     "tessera generate ./FLUX.2-klein-4B \"a red fox beside a frozen lake\" --seed 42 -o fox.png", 1, INT_MAX, true,
      cli_generate},
     {"forward", CLI_FORWARD, "COMPONENT --inputs FILE -o FILE [options]",
      "Runs one component (a folder with config.json and weights) once on saved tensors. A leading\n"
      "'transformer_in.' or 'in.' of their names is stripped; names that the class does not know are ignored.",
-     "tessera forward ./FLUX.2-klein-4B/transformer --inputs in.safetensors -o out.safetensors", 1, 1, cli_forward},
+     "tessera forward ./FLUX.2-klein-4B/transformer --inputs in.safetensors -o out.safetensors", 1, 1, true,
+     cli_forward},
     {"inspect", CLI_INSPECT, "FILE_OR_DIR [--json]",
      "Lists the tensors of a safetensors file, or the configs, tensors and tokenizers of a folder.",
-     "tessera inspect ./FLUX.2-klein-4B/transformer", 1, 1, cli_inspect},
+     "tessera inspect ./FLUX.2-klein-4B/transformer", 1, 1, false, cli_inspect},
     {"tokenize", CLI_TOKENIZE, "MODEL PROMPT | MODEL --stdin [options]",
      "Prints the token ids of a prompt as the pipeline makes them: template, truncation, padding.",
-     "tessera tokenize ./FLUX.2-klein-4B \"a red fox\" --max-sequence-length 64", 1, 2, cli_tokenize},
-    {"bench", CLI_BENCH, "step --config FILE --random-weights [options]",
-     "Measures one step of a transformer with random weights: no checkpoint is needed.",
-     "tessera bench step --config transformer/config.json --random-weights --num-layers 1 --num-single-layers 2", 1, 1,
-     cli_bench},
+     "tessera tokenize ./FLUX.2-klein-4B \"a red fox\" --max-sequence-length 64", 1, 2, false, cli_tokenize},
+    {"plan", CLI_PLAN, "MODEL_OR_COMPONENT [--tp N] [--json] [options]",
+     "What each rank would hold and read, from configs and file headers: no weight is read.",
+     "tessera plan ./FLUX.2-klein-4B --tp 2", 1, 1, false, cli_plan},
+    {"bench", CLI_BENCH, "step --config FILE --random-weights | load FOLDER [options]",
+     "step: one step of a transformer with random weights; no checkpoint is needed. load: a component's weights\n"
+     "streamed, each rank its part, against loaded whole and then cut, beside a plain read of as many bytes.",
+     "tessera bench step --config transformer/config.json --random-weights --num-layers 1 --num-single-layers 2", 1, 2,
+     true, cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -44,13 +49,14 @@ static int print_version(void) {
     cli_session session;
     int status = cli_session_open(&none, &session);
     if (status != CLI_DONE) return status;
-    printf("tessera %s\n%s\nMPI: none in this build\n", tsr_version(), tsr_engine_device_description(session.engine));
+    printf("tessera %s\n%s\nMPI: %s\n", tsr_version(), tsr_engine_device_description(session.engine),
+           tsr_mpi_version());
     cli_session_close(&session);
     return CLI_DONE;
 }
 
 static int refuse_command(const char *name) {
-    static const char *const later[] = {"plan", "verify", "save"};
+    static const char *const later[] = {"verify", "save"};
     const char *names[N_COMMANDS + 1] = {NULL};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         if (strcmp(name, later[i]) == 0) return cli_usage(NULL, "'%s' is not in this version", name);
@@ -64,9 +70,10 @@ static int refuse_command(const char *name) {
 static int run_command(const cli_command *command, int n, char **words) {
     cli_options options;
     int status = cli_options_parse(command, n, words, &options);
-    if (status == CLI_DONE && options.help)
+    bool first = tsr_launcher_rank() == 0;
+    if (status == CLI_DONE && options.help && first)
         cli_print_help(command);
-    else if (status == CLI_DONE)
+    else if (status == CLI_DONE && !options.help && (first || command->on_ranks))
         status = command->run(&options);
     cli_options_free(&options);
     return status;
@@ -74,8 +81,9 @@ static int run_command(const cli_command *command, int n, char **words) {
 
 static int run(int argc, char **argv) {
     if (argc < 2) return cli_usage(NULL, "no command is given");
-    if (strcmp(argv[1], "--version") == 0) return print_version();
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_overview();
+    bool first = tsr_launcher_rank() == 0; /* what needs no ranks is done by one of them */
+    if (strcmp(argv[1], "--version") == 0) return first ? print_version() : CLI_DONE;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return first ? print_overview() : CLI_DONE;
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) return run_command(&commands[i], argc - 2, argv + 2);
     }

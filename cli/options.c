@@ -9,9 +9,9 @@
 
 #include "cli.h"
 
-enum { G = CLI_GENERATE, F = CLI_FORWARD, I = CLI_INSPECT, T = CLI_TOKENIZE, B = CLI_BENCH };
+enum { G = CLI_GENERATE, F = CLI_FORWARD, I = CLI_INSPECT, T = CLI_TOKENIZE, B = CLI_BENCH, P = CLI_PLAN };
 
-typedef enum kind { FLAG, WHOLE, RANKS, REAL, REALS, SEEDS, TEXT, CHOICE } kind;
+typedef enum kind { FLAG, WHOLE, REAL, REALS, SEEDS, TEXT, CHOICE } kind;
 
 typedef struct option {
     char letter;
@@ -45,14 +45,17 @@ static const option table[] = {
     {0, "inputs", TEXT, F, AT(inputs), 0, 0, "FILE", "tensors by the names of the diffusers forward's arguments (.safetensors)"},
     {0, "dtype", CHOICE, G | F | B, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
     {0, "device", CHOICE, G | F | B, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
-    {0, "threads", WHOLE, G | F | B, AT(threads), 1, 4096, "N", "threads (all cores that this process may use)"},
-    {0, "tp", RANKS, G | F | B, AT(ranks), 0, 0, "1", "ranks of tensor parallelism; this version runs on one rank"},
-    {0, "ring", RANKS, G | F | B, AT(ranks), 0, 0, "1", NULL},
-    {0, "ulysses", RANKS, G | F | B, AT(ranks), 0, 0, "1", NULL},
-    {0, "text-encoder-tp", RANKS, G, AT(ranks), 0, 0, "1", NULL},
+    {0, "threads", WHOLE, G | F | B, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
+    {0, "tp", WHOLE, G | F | B | P, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
+    {0, "text-encoder-tp", WHOLE, G | P, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
+    {0, "mesh", TEXT, G | F | B | P, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
+    {0, "ring", WHOLE, G | F | B | P, AT(ring), 1, 1024, "N", NULL},
+    {0, "ulysses", WHOLE, G | F | B | P, AT(ulysses), 1, 1024, "N", NULL},
+    {0, "as-rank", WHOLE, B | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
+    {0, "of", WHOLE, B | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
     {0, "force", FLAG, G | F | B, AT(force), 0, 0, NULL, "go on although the memory check says no"},
     {0, "config", TEXT, B, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
-    {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "required: no checkpoint is read"},
+    {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "with step, required: no checkpoint is read"},
     {0, "tokens", WHOLE, B, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
     {0, "text-tokens", WHOLE, B, AT(text_tokens), 1, 1048576, "N", "text tokens (512)"},
     {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
@@ -62,11 +65,11 @@ static const option table[] = {
     {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
     {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
-    {0, "json", FLAG, I | B, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
+    {0, "json", FLAG, I | B | P, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
     {0, "no-metadata", FLAG, G, AT(no_metadata), 0, 0, NULL, "no text (prompt, seed, ...) in the PNG"},
     {0, "no-progress", FLAG, G | F | B, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
     {0, "quiet", FLAG, G | F | B, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
-    {0, "verbose", FLAG, G | F | B, AT(verbose), 0, 0, NULL, "say more on stderr"},
+    {0, "verbose", FLAG, G | F | B | P, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},
     {'h', "help", FLAG, ~0u, AT(help), 0, 0, NULL, "this text"},
 };
 
@@ -81,13 +84,11 @@ static const struct refusal { const char *name, *why; } refused[] = {
     {"device-map", "Tessera has no device map; weights are split over ranks by a plan"},
     {"scheduler", "Tessera takes the scheduler that the model's folder names"},
     {"variant", "Tessera opens the weights that a folder names without a variant"},
-    {"ulysses-anything", "this version runs on one rank"},
-    {"ring-anything", "this version runs on one rank"},
-    {"rotate-method", "this version runs on one rank"},
-    {"no-convert-to-fp32", "this version runs on one rank"},
-    {"mesh", "this version runs on one rank"},
-    {"tp-plan", "this version runs on one rank"},
-    {"as-rank", "this version runs on one rank"},
+    {"ulysses-anything", "this version has tensor parallelism only"},
+    {"ring-anything", "this version has tensor parallelism only"},
+    {"rotate-method", "this version has tensor parallelism only"},
+    {"no-convert-to-fp32", "this version has tensor parallelism only"},
+    {"tp-plan", "this version splits by the plan of the model's class only"},
 };
 /* clang-format on */
 
@@ -223,8 +224,6 @@ static int wrong(const parser *p, const option *o, const char *text) {
     case REAL:
         return cli_usage(command, "--%s takes a number from %lld to %lld, not '%s'", o->name, (long long)o->min,
                          (long long)o->max, text);
-    case RANKS:
-        return cli_usage(command, "--%s %s: this version runs on one rank", o->name, text);
     case REALS:
         return cli_usage(command, "--%s takes numbers with commas between them, not '%s'", o->name, text);
     case SEEDS:
@@ -248,9 +247,6 @@ static int store(const parser *p, const option *o, const char *text) {
         break;
     case WHOLE:
         good = whole(text, o->min, o->max, at);
-        break;
-    case RANKS:
-        good = whole(text, 1, 1, at);
         break;
     case REAL:
         good = read_real(o, text, at);
@@ -306,6 +302,7 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
     out->text_tokens = 512;
     out->layers = out->single_layers = -1;
     out->repeats = 3;
+    out->as_rank = -1;
     out->arguments = cli_alloc((size_t)n + 1, sizeof *out->arguments);
     parser p = {command, out, words, words + n};
     bool options = true;
@@ -320,7 +317,8 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
             out->arguments[out->n_arguments++] = word;
         if (status != CLI_DONE) return status;
     }
-    return check_arguments(command, out);
+    int status = check_arguments(command, out);
+    return status == CLI_DONE ? cli_degrees_resolve(out) : status;
 }
 
 void cli_options_free(cli_options *options) {

@@ -6,16 +6,20 @@
 
 enum { CLI_DONE, CLI_FAILED, CLI_USAGE }; /* exit statuses */
 
-enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI_BENCH = 16 }; /* who takes an option */
+/* Who takes an option. */
+enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI_BENCH = 16, CLI_PLAN = 32 };
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
 typedef struct cli_options {
     const char *command;
     bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random;
-    int64_t height, width, steps, images, max_sequence_length, threads, ranks;
+    int64_t height, width, steps, images, max_sequence_length, threads;
+    int64_t tp, ring, ulysses;                                   /* degrees, after parsing at least 1 */
+    int64_t text_encoder_tp;                                     /* 0: the largest that works */
+    int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs;
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;
@@ -29,6 +33,7 @@ typedef struct cli_command {
     unsigned mask;
     const char *usage, *summary, *example;
     int min_arguments, max_arguments;
+    bool on_ranks; /* of a launcher all ranks run it; else the first alone */
     int (*run)(const cli_options *options);
 } cli_command;
 
@@ -36,6 +41,8 @@ typedef struct cli_command {
  */
 int cli_options_parse(const cli_command *command, int n, char **words, cli_options *out);
 void cli_options_free(cli_options *options);
+/* Degrees: --mesh, --tp and --of as one, what this version lacks refused. CLI_DONE, or CLI_USAGE after one message. */
+int cli_degrees_resolve(cli_options *options);
 
 void cli_print_help(const cli_command *command);
 

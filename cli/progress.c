@@ -1,7 +1,9 @@
 /* Progress on stderr: a bar on a terminal, else plain lines. A thread of its own keeps giving signs of life while one
  * step takes long. */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,10 +11,42 @@
 
 #include "cli.h"
 
-/* The one mutable variable of the command: a signal handler reaches nothing else. */
+/* The mutable variables of the command: a signal handler reaches nothing else. */
 static volatile sig_atomic_t caught;
+static _Atomic(const tsr_engine *) watched;
 
-static void on_signal(int number) { caught = number; }
+static size_t add_text(char *line, size_t n, const char *text) {
+    while (*text && n < 190) line[n++] = *text++;
+    return n;
+}
+
+static size_t add_number(char *line, size_t n, int number) {
+    if (number > 9) n = add_number(line, n, number / 10);
+    line[n] = (char)('0' + number % 10);
+    return n + 1;
+}
+
+/* "tessera: rank 1 of 2: SIGTERM in phase transformer", with nothing that a signal handler may not call. */
+static void say_where(int number, const tsr_engine *engine) {
+    char line[200];
+    size_t n = add_number(line, add_text(line, 0, "tessera: rank "), tsr_engine_rank(engine));
+    n = add_number(line, add_text(line, n, " of "), tsr_engine_size(engine));
+    n = add_text(line, n, number == SIGINT ? ": SIGINT in phase " : ": SIGTERM in phase ");
+    n = add_text(line, add_text(line, n, tsr_engine_phase(engine)), "\n");
+    (void)!write(STDERR_FILENO, line, n);
+}
+
+/* Only the first rank is asked whether to go on; another one ends here, and the launcher ends the rest. */
+static void on_signal(int number) {
+    int reason = errno;
+    const tsr_engine *engine = atomic_load(&watched);
+    caught = number;
+    if (engine) say_where(number, engine);
+    if (engine && tsr_engine_rank(engine) > 0) raise(number);
+    errno = reason;
+}
+
+void cli_watch_engine(const tsr_engine *engine) { atomic_store(&watched, engine); }
 
 void cli_catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -108,12 +142,15 @@ bool cli_progress_report(void *user, const tsr_progress *report) {
     return true;
 }
 
-void cli_progress_say(cli_progress *p, const char *line) {
+void cli_progress_log(cli_progress *p, tsr_log_level level, const char *line) {
+    static const char *const prefixes[] = {"error: ", "warning: ", "", ""};
     pthread_mutex_lock(&p->lock);
     end_bar(p);
-    fprintf(stderr, "tessera: %s\n", line);
+    fprintf(stderr, "tessera: %s%s\n", prefixes[level], line);
     pthread_mutex_unlock(&p->lock);
 }
+
+void cli_progress_say(cli_progress *p, const char *line) { cli_progress_log(p, TSR_LOG_INFO, line); }
 
 static void beat(cli_progress *p) {
     double silent = seconds() - p->drawn;

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 static void print_line(const char *prefix, const char *format, va_list args, const char *suffix) {
+    if (tsr_launcher_rank() > 0) return; /* the first rank meets the same and says it */
     fputs(prefix, stderr);
     vfprintf(stderr, format, args);
     fputs(suffix, stderr);
@@ -31,8 +32,9 @@ int cli_usage(const char *command, const char *format, ...) {
 }
 
 static void *or_die(void *memory) {
-    if (!memory) exit(cli_error("out of memory"));
-    return memory;
+    if (memory) return memory;
+    fputs("tessera: error: out of memory\n", stderr);
+    exit(CLI_FAILED);
 }
 
 void *cli_alloc(size_t n, size_t bytes) { return or_die(calloc(n ? n : 1, bytes ? bytes : 1)); }
@@ -70,26 +72,29 @@ char *cli_read_file(const char *path, size_t *length) {
 
 static void on_log(void *user, tsr_log_level level, const char *line) {
     cli_session *session = user;
-    char text[sizeof session->refusal + 16];
-    if (level == TSR_LOG_ERROR) { /* it comes back as a status, and is printed once */
+    if (level == TSR_LOG_ERROR) /* it comes back as a status, and is printed once */
         snprintf(session->refusal, sizeof session->refusal, "%s", line);
-        return;
-    }
-    snprintf(text, sizeof text, "%s%s", level == TSR_LOG_WARNING ? "warning: " : "", line);
-    cli_progress_say(session->progress, text);
+    else
+        cli_progress_log(session->progress, level, line);
 }
 
-int cli_session_open(const cli_options *options, cli_session *out) {
-    *out = (cli_session){.quiet = options->quiet};
-    out->progress = cli_progress_start(!options->quiet && !options->no_progress);
+tsr_engine_options cli_engine_options(const cli_options *options, tsr_log_fn log, void *log_user,
+                                      cli_progress *progress) {
     tsr_engine_options wanted = TSR_ENGINE_OPTIONS_INIT;
     if (options->device) wanted.device = options->device;
     wanted.threads = (int)options->threads;
     wanted.log_level = options->quiet ? TSR_LOG_ERROR : options->verbose ? TSR_LOG_INFO : TSR_LOG_WARNING;
-    wanted.log = on_log;
-    wanted.log_user = out;
+    wanted.log = log;
+    wanted.log_user = log_user;
     wanted.progress = cli_progress_report;
-    wanted.progress_user = out->progress;
+    wanted.progress_user = progress;
+    return wanted;
+}
+
+int cli_session_open(const cli_options *options, cli_session *out) {
+    *out = (cli_session){.options = options, .quiet = options->quiet};
+    out->progress = cli_progress_start(!options->quiet && !options->no_progress);
+    tsr_engine_options wanted = cli_engine_options(options, on_log, out, out->progress);
     tsr_status status = tsr_engine_create(&wanted, &out->engine);
     if (status == TSR_OK) return CLI_DONE;
     cli_progress_stop(out->progress);

@@ -35,6 +35,41 @@ typedef struct tsr_bench_step_result {
 TSR_API TSR_NODISCARD tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *options,
                                                 tsr_bench_step_result *out);
 
+typedef struct tsr_bench_load_options {
+    size_t size;
+    const char *folder; /* a component: config.json and weights */
+    int tp_degree;      /* 0: the number of ranks */
+    int as_rank; /* negative: the ranks there are. Else this engine alone does what that rank of tp_degree would */
+    bool force;
+} tsr_bench_load_options;
+#define TSR_BENCH_LOAD_OPTIONS_INIT                                                                                    \
+    { sizeof(tsr_bench_load_options), NULL, 0, -1, false }
+
+/* A way of getting a rank's weights into memory. */
+typedef struct tsr_bench_load_part {
+    double seconds;
+    uint64_t bytes_read;
+    size_t peak; /* most bytes allocated at a time by this rank */
+    size_t
+        peak_resident; /* most memory of this rank's process since its start (getrusage), other ranks in it included */
+} tsr_bench_load_part;
+
+typedef struct tsr_bench_load_result {
+    int rank;
+    size_t weight_bytes;          /* of this rank's part */
+    tsr_bench_load_part plain;    /* pread of as many bytes, in file order, 4 MiB at a time, into one buffer */
+    tsr_bench_load_part streamed; /* only this rank's slices, into the memory that it computes from */
+    tsr_bench_load_part whole;    /* everything, then its part copied and the rest released; zeroed: no memory for it */
+} tsr_bench_load_result;
+
+/* Loads a component's weights in three ways, in the order plain, streamed, whole; before each, the ranks meet and the
+ * files are dropped from the page cache (posix_fadvise; a file system in memory keeps them), so that each begins alike.
+ * Collective over all ranks; with as_rank >= 0 local to the only one. Errors: as tsr_model_from_pretrained; where the
+ * memory does for the streamed load only, `whole` stays zeroed. results: of all ranks on each rank [tsr_engine_size],
+ * or [1]. */
+TSR_API TSR_NODISCARD tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *options,
+                                                tsr_bench_load_result *results);
+
 #ifdef __cplusplus
 }
 #endif

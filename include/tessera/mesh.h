@@ -24,6 +24,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_launch(const tsr_engine_options *options, i
                                             void *user, char *message, size_t message_bytes);
 /* Is this process one of a launcher's? Its number of ranks, else 0. Looks at the environment only. Local. */
 TSR_API int tsr_launcher_size(void);
+/* The rank that the launcher gave this process, 0 without one: for what is to be said once before tsr_launch. Looks at
+ * the environment only. Local. */
+TSR_API int tsr_launcher_rank(void);
 /* "Open MPI 4.1.4" or the like: the MPI that the library was built with. Local. */
 TSR_API const char *tsr_mpi_version(void);
 
@@ -32,6 +35,11 @@ TSR_API int tsr_engine_size(const tsr_engine *engine); /* how many ranks there a
 /* What this rank is doing, for messages: a string constant ("denoise"), "start" before the first phase. Local; may be
  * called from a signal handler, as tsr_engine_rank and tsr_engine_size may. */
 TSR_API const char *tsr_engine_phase(const tsr_engine *engine);
+
+/* The end of what each rank does by itself: every rank brings its own status and leaves with the same one, that of the
+ * first rank that failed, with that rank's message ("rank 2: ..." only where ranks differ in what they say). Collective
+ * over all ranks. */
+TSR_API TSR_NODISCARD tsr_status tsr_status_agree(tsr_engine *engine, tsr_status own);
 
 /* A mesh arranges all ranks along named axes; the first axis varies slowest (torch's DeviceMesh). */
 typedef struct tsr_device_mesh tsr_device_mesh;

@@ -63,6 +63,10 @@ void tsr__free(tsr_engine *engine, void *pointer) {
     free((char *)pointer - HEADER);
 }
 
+void tsr__memory_peak_reset(tsr_engine *engine) {
+    atomic_store(&engine->allocator.peak, atomic_load(&engine->allocator.current));
+}
+
 char *tsr__strndup(tsr_engine *engine, const char *text, size_t length) {
     char *copy = tsr__alloc(engine, length + 1);
     if (!copy) return NULL;

@@ -47,6 +47,8 @@ void *tsr__alloc(tsr_engine *engine, size_t bytes);
 void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes); /* zeroed; refuses an overflowing product */
 void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes);
 void tsr__free(tsr_engine *engine, void *pointer);
+/* From here on tsr_engine_memory_peak counts anew. */
+void tsr__memory_peak_reset(tsr_engine *engine);
 char *tsr__strdup(tsr_engine *engine, const char *text);
 char *tsr__strndup(tsr_engine *engine, const char *text, size_t length);
 

@@ -8,14 +8,13 @@ typedef struct place {
 } place;
 
 static int topology(int cpu, const char *what) {
-    char path[96];
-    int number = 0;
+    char path[96], text[16] = "";
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, what);
     FILE *file = fopen(path, "r");
     if (!file) return 0; /* then the order is that of the numbers */
-    if (fscanf(file, "%d", &number) != 1) number = 0;
+    const char *line = fgets(text, sizeof text, file);
     fclose(file);
-    return number;
+    return line ? (int)strtol(line, NULL, 10) : 0;
 }
 
 static int compare(const void *left, const void *right) {

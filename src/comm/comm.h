@@ -74,11 +74,6 @@ TSR_NODISCARD tsr_status tsr__comm_split(tsr__comm *comm, int color, tsr__comm *
 TSR_NODISCARD tsr_status tsr__comm_split_host(tsr__comm *comm, tsr__comm **out);
 void tsr__comm_destroy(tsr__comm *comm); /* NULL is allowed */
 
-/* The end of a collective set-up: every rank brings its own status and leaves with the same one, that of the first rank
- * that failed, with that rank's message ("rank 2: ..." only where ranks differ in what they say). Collective over all
- * ranks. */
-TSR_NODISCARD tsr_status tsr_status_agree(tsr_engine *engine, tsr_status own);
-
 /* Says what this rank is doing from now on, for messages: a string constant. */
 void tsr__rank_phase(tsr_engine *engine, const char *phase);
 

@@ -9,10 +9,10 @@
  * SLURM_STEP_NUM_TASKS, also for the one task of an interactive shell. */
 const tsr__launcher *tsr__launcher_find(int *size) {
     static const tsr__launcher launchers[] = {
-        {"OMPI_COMM_WORLD_SIZE", 1, "mpirun of Open MPI"},
-        {"MV2_COMM_WORLD_SIZE", 2, "mpirun of MVAPICH"},
-        {"PMI_SIZE", 2, "mpiexec of MPICH or one of its kin"},
-        {"SLURM_STEP_NUM_TASKS", 2, "srun"},
+        {"OMPI_COMM_WORLD_SIZE", 1, "mpirun of Open MPI", "OMPI_COMM_WORLD_RANK"},
+        {"MV2_COMM_WORLD_SIZE", 2, "mpirun of MVAPICH", "MV2_COMM_WORLD_RANK"},
+        {"PMI_SIZE", 2, "mpiexec of MPICH or one of its kin", "PMI_RANK"},
+        {"SLURM_STEP_NUM_TASKS", 2, "srun", "SLURM_PROCID"},
     };
     for (size_t i = 0; i < TSR__COUNT(launchers); i++) {
         const char *text = getenv(launchers[i].variable);
@@ -27,6 +27,14 @@ const tsr__launcher *tsr__launcher_find(int *size) {
 int tsr_launcher_size(void) {
     int size = 0;
     return tsr__launcher_find(&size) ? size : 0;
+}
+
+int tsr_launcher_rank(void) {
+    int size = 0;
+    const tsr__launcher *launcher = tsr__launcher_find(&size);
+    const char *text = launcher ? getenv(launcher->rank_variable) : NULL;
+    long rank = text ? strtol(text, NULL, 10) : 0;
+    return rank > 0 && rank < size ? (int)rank : 0;
 }
 
 tsr_status tsr__launch_say(const tsr__launch *launch, tsr_status status, const char *format, ...) {

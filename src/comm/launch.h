@@ -18,6 +18,7 @@ typedef struct tsr__launcher {
     const char *variable;
     int least; /* fewer do not make it a launcher */
     const char *name;
+    const char *rank_variable;
 } tsr__launcher;
 
 /* The launcher that started this process and its number of ranks; NULL: none. */

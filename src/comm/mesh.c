@@ -99,7 +99,7 @@ tsr_status tsr_device_mesh_create(tsr_engine *engine, const int *shape, const ch
         status = fill(mesh, shape, names);
     }
     status = tsr_status_agree(engine, status);
-    if (status == TSR_OK) status = tsr_status_agree(engine, split(mesh));
+    if (status == TSR_OK && mesh) status = tsr_status_agree(engine, split(mesh));
     if (status != TSR_OK) {
         tsr_device_mesh_destroy(mesh);
         return status;

@@ -10,10 +10,10 @@
 static tsr_status add_up_host(tsr_engine *engine, size_t need[2], size_t *available) {
     size_t own[3] = {need[0], need[1], *available}, bytes[TSR__MAX_RANKS], all[TSR__MAX_RANKS][3];
     tsr__comm *host = NULL;
-    TSR__TRY(tsr__comm_split_host(tsr__world(engine), &host));
+    tsr_status status = tsr_status_agree(engine, tsr__comm_split_host(tsr__world(engine), &host));
     int n = host ? host->size : 1;
     for (int i = 0; i < n; i++) bytes[i] = sizeof own;
-    tsr_status status = tsr__all_gather(host, own, bytes, all);
+    if (status == TSR_OK) status = tsr__all_gather(host, own, bytes, all);
     tsr__comm_destroy(host);
     if (status != TSR_OK) return status;
     need[0] = need[1] = 0;
@@ -220,9 +220,9 @@ tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder, con
     tsr_model_options given = TSR_MODEL_OPTIONS_INIT;
     if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     char *path = given.subfolder ? tsr__path_join(engine, folder, given.subfolder) : tsr__strdup(engine, folder);
-    if (!path) return TSR_NOMEM;
     tsr_model *model = NULL;
-    tsr_status status = open_and_load(engine, path, &given, &model);
+    tsr_status status = tsr_status_agree(engine, path ? TSR_OK : TSR_NOMEM);
+    if (status == TSR_OK) status = open_and_load(engine, path, &given, &model);
     tsr__free(engine, path);
     if (status != TSR_OK) {
         tsr_model_destroy(model);

@@ -105,9 +105,8 @@ static tsr_status split_models(tsr_pipeline *p, int encoder_tp) {
     int rank = p->engine->rank;
     for (int i = 0; i < TSR__N_MODELS; i++) p->part[i] = p->borrowed[i] || i != TSR__VAE || rank == 0;
     if (!p->borrowed[TSR__TEXT_ENCODER]) p->part[TSR__TEXT_ENCODER] = rank < encoder_tp;
-    TSR__TRY(tsr__comm_split(tsr__world(p->engine), rank < encoder_tp ? 0 : -1, &p->encoder_comm));
-    tsr_status status = TSR_OK;
-    if (!p->borrowed[TSR__TRANSFORMER])
+    tsr_status status = tsr__comm_split(tsr__world(p->engine), rank < encoder_tp ? 0 : -1, &p->encoder_comm);
+    if (status == TSR_OK && !p->borrowed[TSR__TRANSFORMER])
         status = tsr__model_split(p->models[TSR__TRANSFORMER], l->tp, l->tp_rank, l->tp_degree);
     if (status == TSR_OK && !p->borrowed[TSR__TEXT_ENCODER] && rank < encoder_tp)
         status = tsr__model_split(p->models[TSR__TEXT_ENCODER], p->encoder_comm, rank, encoder_tp);
@@ -138,11 +137,15 @@ tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, c
     tsr_pipeline_options given = TSR_PIPELINE_OPTIONS_INIT;
     if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     tsr_pipeline *p = tsr__calloc(engine, 1, sizeof *p);
-    if (!p) return TSR_NOMEM;
+    tsr_status status = tsr_status_agree(engine, p ? TSR_OK : TSR_NOMEM);
+    if (!p || status != TSR_OK) {
+        tsr__free(engine, p);
+        return status;
+    }
     *p = (tsr_pipeline){.engine = engine, .dtype = given.dtype, .force = given.force};
     tsr_model *const loaded[TSR__N_MODELS] = {given.text_encoder, given.transformer, given.vae};
     for (int i = 0; i < TSR__N_MODELS; i++) p->borrowed[i] = (p->models[i] = loaded[i]) != NULL;
-    tsr_status status = open_pipeline(p, model, given.parallel);
+    status = open_pipeline(p, model, given.parallel);
     if (status != TSR_OK) {
         tsr_pipeline_destroy(p);
         return status;

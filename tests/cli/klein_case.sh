@@ -4,12 +4,13 @@ ids=input_ids,attention_mask,neg_input_ids,neg_attention_mask,latents_initial
 stages='prompt_embeds,neg_prompt_embeds,latents_step_*,vae_in,vae_out,transformer_out,neg_transformer_out'
 
 # klein_case MODEL EXPECTED PICTURES OPTION... PROMPT...: EXPECTED without .safetensors; pictures from EXPECTED.png,
-# EXPECTED.<i>.png, or image_u8 where there are none.
+# EXPECTED.<i>.png, or image_u8 where there are none. Started by the words in `launcher`.
+launcher=()
 klein_case() {
     local model=$1 expected=$2 pictures=$3 i file got
     shift 3
     rm -rf dump case*.png
-    run "$TESSERA" generate "$model" "$@" --seed 42 --dtype float32 --dump dump -o case.png
+    run "${launcher[@]}" "$TESSERA" generate "$model" "$@" --seed 42 --dtype float32 --dump dump -o case.png
     [ "$status" -eq 0 ] || { fail "$(head -c 600 err)"; return; }
     same dump/stages.safetensors "$expected.safetensors" --only $ids --exact $ids
     same dump/stages.safetensors "$expected.safetensors" --only sigmas,timesteps --relative 1e-6

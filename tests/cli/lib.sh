@@ -80,6 +80,34 @@ same() { compare "$@" || fail "not the same: $* : $(tail -n 8 compared)"; }
 differ() { ! compare "$@" || fail "the same: $*"; }
 edit() { "$TESSERA_TOOLS/tessera-safetensors-edit" "$@" || fail "cannot edit: $*"; }
 
+# Layouts as words in front of the command and options behind it: `in_layout threads 2` sets launcher and degrees.
+in_layout() {
+    launcher=() degrees=(--tp "$2")
+    [ "$1" = threads ] || launcher=(mpirun --oversubscribe -n "$2")
+}
+
+# traced FOLDER COMMAND...: runs the command, and leaves what each of its threads reads in FOLDER. Skips what follows
+# where there is no strace (then it returns 1).
+traced() {
+    command -v strace > /dev/null || { echo "(left out: no strace)"; return 1; }
+    mkdir -p "$1"
+    ASAN_OPTIONS=detect_leaks=0 run strace -ff -y -s 0 -e trace=read,readv,pread64,preadv,mmap -o "$1/log" "${@:2}"
+}
+
+# bytes_read FOLDER PATTERN: how many bytes they took from files whose path matches; a mapping counts with its length.
+bytes_read() {
+    cat "$1"/log.* | awk -v pattern="$2" '
+        $0 !~ pattern || / = -1 / { next }
+        /^mmap\(/ { split($0, argument, ", "); sum += argument[2]; next }
+        { sum += $NF }
+        END { printf "%d\n", sum }'
+}
+
+# Bytes of the headers of safetensors files.
+header_bytes() {
+    for file; do od -An -tu8 -N8 "$file"; done | awk '{ sum += 8 + $1 } END { print sum }'
+}
+
 # A copy of the tiny pipeline that may be changed.
 copy_klein() {
     rm -rf "$1"

@@ -19,3 +19,14 @@ cmp out.png command.png
 status=0
 "$TESSERA_BUILD/examples/01_generate" "$work/nowhere" "$prompt" 2>log || status=$?
 [ "$status" = 1 ] && grep -q nowhere log || { echo "a missing folder: exit $status"; cat log; exit 1; }
+
+# The second example: threads, and processes under mpirun; the transformer is loaded before the pipeline.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=fast_unwind_on_malloc=0:${ASAN_OPTIONS-}
+example=$TESSERA_BUILD/examples/02_tensor_parallel
+"$example" "$model" "$prompt" threads.png 2
+mpirun -n 2 --oversubscribe "$example" "$model" "$prompt" processes.png
+cmp threads.png processes.png
+status=0
+mpirun -n 3 --oversubscribe "$example" "$model" "$prompt" never.png 2>log || status=$?
+[ "$status" != 0 ] && grep -q "which tp 3 does not divide" log || { echo "3 ranks: exit $status"; cat log; exit 1; }
+[ ! -e never.png ] || { echo "a picture after a refusal"; exit 1; }

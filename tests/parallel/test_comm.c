@@ -13,17 +13,19 @@ static size_t random_size(uint64_t seed, uint64_t a, uint64_t b) {
     return r % 4 == 0 ? 0 : (r >> 8) % ((size_t)1 << ((r >> 4) % 14));
 }
 
-static unsigned char byte_of(uint64_t seed, int from, int to, size_t i) {
-    return (unsigned char)(rank_random(seed, (uint64_t)from * 64 + (uint64_t)to, i >> 3) >> (i % 8 * 8));
-}
-
+/* The bytes that rank `from` has for rank `to`, eight from each random number. */
 static void fill(unsigned char *data, size_t n, uint64_t seed, int from, int to) {
-    for (size_t i = 0; i < n; i++) data[i] = byte_of(seed, from, to, i);
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t eight = rank_random(seed, (uint64_t)from * 64 + (uint64_t)to, i);
+        memcpy(data + i, &eight, n - i < 8 ? n - i : 8);
+    }
 }
 
 static bool holds(const unsigned char *data, size_t n, uint64_t seed, int from, int to) {
-    for (size_t i = 0; i < n; i++)
-        if (data[i] != byte_of(seed, from, to, i)) return false;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t eight = rank_random(seed, (uint64_t)from * 64 + (uint64_t)to, i);
+        if (memcmp(data + i, &eight, n - i < 8 ? n - i : 8) != 0) return false;
+    }
     return true;
 }
 
@@ -90,8 +92,9 @@ static tsr_status all_gather_of(tsr_engine *engine, uint64_t seed, const size_t 
         status = tsr__all_gather(tsr__world(engine), send, bytes, recv);
     }
     bool right = true;
-    for (int i = 0, at = 0; status == TSR_OK && i < size; at += (int)bytes[i++])
-        right = right && holds(recv + at, bytes[i], seed, i, 0);
+    total = 0;
+    for (int i = 0; status == TSR_OK && i < size; total += bytes[i++])
+        right = right && holds(recv + total, bytes[i], seed, i, 0);
     tsr__free(engine, apart);
     tsr__free(engine, recv);
     TSR__TRY(status);

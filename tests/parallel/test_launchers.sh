@@ -27,7 +27,7 @@ expect "an agreed failure" fail "FORMAT: all ranks fail" "${start[@]}" -n 3 "$ra
 grep -q MPI_ABORT <<<"$last" && { echo "FAILED: an agreed failure aborts: $last"; failed=1; }
 expect "one rank fails" fail "rank 1 of 3 failed in phase test, and the other ranks are ended with it: one rank fails" \
     "${start[@]}" -n 3 "$ranks" alone
-expect "one rank is killed" fail "rank 1" "${start[@]}" -n 3 "$ranks" killed
+expect "one rank is killed" fail "signal 9" "${start[@]}" -n 3 "$ranks" killed
 expect "one rank exits" fail "non-zero" "${start[@]}" -n 3 "$ranks" early
 expect "unknown device" fail 'cannot make an engine on device "abacus"' "${start[@]}" -n 2 "$ranks" --device abacus ok
 

@@ -34,6 +34,7 @@ int rank_tests_run(int n_ranks, const rank_test *tests, size_t n) {
     tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
     char message[TSR__MESSAGE_BYTES];
     options.device = "ref";
+    options.log_level = TSR_LOG_ERROR;
     tsr_status status = tsr_launch(&options, n_ranks, run_all, &(test_list){tests, n}, message, sizeof message);
     if (status == TSR_OK) return 0;
     fprintf(stderr, "[failed] %s: %s\n", tsr_status_name(status), message);

@@ -8,10 +8,12 @@
  *                          BEGIN, END: numbers, end, end+N, or @TENSOR+N (where that tensor begins)
  *   drop NAME              the file without that tensor
  *   set NAME V [V ...]     the tensor's elements in order; the last value fills the rest
+ *   scale PATTERN F [F ...]  tensors whose names match: as many equal parts along dimension 0 as there are factors
  *   dtype NAME TEXT        what the header calls its dtype
  *   reshape NAME SHAPE     of the same size
- *   rename NAME NEW        (the last four by rewriting the whole file or its header)
+ *   rename NAME NEW        (the last five by rewriting the whole file or its header)
  */
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +139,20 @@ static void set_values(tsr_tensor *t, int n, char **values) {
     }
 }
 
-static void rewrite(const char *in, const char *out, bool drop, int n, char **v) {
+/* Rows in as many equal parts as there are factors. */
+static void scale_values(tsr_tensor *t, int n, char **factors) {
+    size_t count = (size_t)tsr_tensor_elements(t), width = tsr_dtype_bits(t->dtype) / 8;
+    if (t->shape[0] % n != 0) die("cannot be cut into as many parts:", t->name);
+    for (size_t i = 0; i < count; i++) {
+        char *at = (char *)t->data + i * width;
+        float value = 0;
+        if (!tsr_convert_to_f32(t->dtype, at, &value, 1)) die("cannot scale", t->name);
+        value *= strtof(factors[i * (size_t)n / count], NULL);
+        if (!tsr_convert_from_f32(t->dtype, &value, at, 1)) die("cannot scale", t->name);
+    }
+}
+
+static void rewrite(const char *in, const char *out, const char *edit, int n, char **v) {
     tsr_engine *engine = NULL;
     tsr_checkpoint *file = NULL;
     tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
@@ -145,11 +160,11 @@ static void rewrite(const char *in, const char *out, bool drop, int n, char **v)
     if (tsr_engine_create(&options, &engine) != TSR_OK) die("no engine", "");
     if (tsr_checkpoint_open(engine, in, &file) != TSR_OK) die("cannot open:", tsr_engine_message(engine));
     size_t kept = 0, count = tsr_checkpoint_count(file);
-    bool found = false;
+    bool found = false, drop = strcmp(edit, "drop") == 0, scale = strcmp(edit, "scale") == 0;
     tsr_tensor *tensors = need(calloc(count + 1, sizeof *tensors));
     for (size_t i = 0; i < count; i++) {
         const tsr_tensor_info *info = tsr_checkpoint_at(file, i);
-        bool it = strcmp(info->name, v[0]) == 0;
+        bool it = (scale ? fnmatch(v[0], info->name, 0) : strcmp(info->name, v[0])) == 0;
         found |= it;
         if (it && drop) continue;
         tsr_tensor *t = &tensors[kept++];
@@ -158,9 +173,9 @@ static void rewrite(const char *in, const char *out, bool drop, int n, char **v)
         t->data = need(malloc((size_t)info->size + 1));
         if (tsr_checkpoint_read(file, info, 0, NULL, 0, t->data, (size_t)info->size) != TSR_OK)
             die("cannot read:", tsr_engine_message(engine));
-        if (it) set_values(t, n - 1, v + 1);
+        if (it) (scale ? scale_values : set_values)(t, n - 1, v + 1);
     }
-    if (!found) die("no tensor", v[0]);
+    if (!found && !scale) die("no tensor", v[0]); /* a pattern may match in other files */
     const char *const metadata[] = {"format", "pt", NULL};
     if (tsr_safetensors_save(engine, out, tensors, kept, metadata) != TSR_OK)
         die("cannot save:", tsr_engine_message(engine));
@@ -175,8 +190,9 @@ int main(int argc, char **argv) {
     const char *in = argv[1], *out = argv[2], *edit = argv[3];
     char **v = argv + 4;
     int n = argc - 4;
-    if (strcmp(edit, "drop") == 0 || (strcmp(edit, "set") == 0 && n > 1)) {
-        rewrite(in, out, *edit == 'd', n, v);
+    bool values = strcmp(edit, "set") == 0 || strcmp(edit, "scale") == 0;
+    if (strcmp(edit, "drop") == 0 || (values && n > 1)) {
+        rewrite(in, out, edit, n, v);
         return 0;
     }
     raw r = load(in);

@@ -3,7 +3,7 @@
 #include "comm/launch.h"
 #include "comm/threads/threads.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 struct session;
@@ -71,7 +71,8 @@ static void run_threads(session *s, int n) {
         r->started = failure == 0;
         if (r->started) continue;
         r->status = TSR_NOMEM;
-        (void)strerror_r(failure, r->message, sizeof r->message);
+        snprintf(r->message, sizeof r->message,
+                 "the system cannot start another thread (error %d); ask for fewer ranks", failure);
         tsr__team_leave(&s->team, i);
     }
     int missing = 0;

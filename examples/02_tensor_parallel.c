@@ -1,0 +1,58 @@
+/* A picture on several ranks: the transformer is split while it is loaded, each rank reading only its part of every
+ * weight, and the pipeline is made around it. Rank 0 saves.
+ *
+ *   mpirun -n 2 02_tensor_parallel FOLDER "a prompt" out.png    ranks as processes
+ *   02_tensor_parallel FOLDER "a prompt" out.png 2              ranks as threads of this process */
+#include <tessera/tessera.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const uint64_t seed = 42;
+
+static tsr_status draw(tsr_pipeline *pipeline, tsr_engine *engine, char **argv) {
+    tsr_generate_options what = TSR_GENERATE_OPTIONS_INIT;
+    tsr_images *images = NULL;
+    what.prompts = (const char *const *)&argv[2];
+    what.n_prompts = 1;
+    what.seeds = &seed;
+    what.n_seeds = 1;
+    tsr_status status = tsr_pipeline_generate(pipeline, &what, &images);
+    if (status == TSR_OK && tsr_engine_rank(engine) == 0) status = tsr_images_save(engine, images, 0, argv[3], NULL);
+    tsr_images_free(engine, images);
+    return status;
+}
+
+/* What every rank does. */
+static tsr_status run(tsr_engine *engine, void *arguments) {
+    char **argv = arguments;
+    tsr_tensor_parallel_config tensor = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    tensor.tp_degree = tsr_engine_size(engine);
+    parallel.tensor_parallel = &tensor;
+
+    tsr_model_options loading = TSR_MODEL_OPTIONS_INIT;
+    loading.subfolder = "transformer";
+    loading.parallel = &parallel;
+    tsr_model *transformer = NULL;
+    tsr_status status = tsr_model_from_pretrained(engine, argv[1], &loading, &transformer);
+
+    tsr_pipeline_options around = TSR_PIPELINE_OPTIONS_INIT;
+    around.transformer = transformer;
+    around.parallel = &parallel; /* splits the text encoder too */
+    tsr_pipeline *pipeline = NULL;
+    if (status == TSR_OK) status = tsr_pipeline_from_pretrained(engine, argv[1], &around, &pipeline);
+    if (status == TSR_OK) status = draw(pipeline, engine, argv);
+    tsr_pipeline_destroy(pipeline);
+    tsr_model_destroy(transformer);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
+    char message[1024] = "";
+    if (argc < 4) return fprintf(stderr, "usage: %s FOLDER PROMPT OUT.png [RANKS]\n", argv[0]), 2;
+    tsr_status status = tsr_launch(&options, argc > 4 ? atoi(argv[4]) : 0, run, argv, message, sizeof message);
+    if (status != TSR_OK && tsr_launcher_rank() == 0) fprintf(stderr, "%s\n", message);
+    return status == TSR_OK ? 0 : 1;
+}
