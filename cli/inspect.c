@@ -15,6 +15,7 @@ typedef struct found {
     tsr_tokenizer *tokenizer;
     size_t tensors;
     uint64_t parameters, bytes;
+    char *degrees; /* of tensor parallelism, "1, 2, 4"; NULL: the class has no plan */
 } found;
 
 static bool exists(const char *folder, const char *name) {
@@ -92,6 +93,19 @@ static void count_weights(found *f) {
     }
 }
 
+/* A folder that no plan can be made for is no fault: it may hold a scheduler. */
+static void find_degrees(tsr_engine *engine, const char *path, found *f) {
+    tsr_plan *plans = NULL;
+    size_t n = 0;
+    if (tsr_plan_make(engine, path, 1, 0, &plans, &n) != TSR_OK) return;
+    for (size_t i = 0; i < plans->n_degrees && plans->n_degrees > 1; i++) {
+        char *longer = cli_format("%s%s%d", i ? f->degrees : "", i ? ", " : "", plans->degrees[i]);
+        free(f->degrees);
+        f->degrees = longer;
+    }
+    tsr_plans_free(engine, plans, n);
+}
+
 /* NULL, or what is wrong, for free(3). *f is to be forgotten in either case. */
 static char *look(tsr_engine *engine, const char *path, found *f) {
     static const char *const tokenizer_files[] = {"tokenizer_config.json", "tokenizer.json", "vocab.json"};
@@ -106,7 +120,9 @@ static char *look(tsr_engine *engine, const char *path, found *f) {
         status = tsr_checkpoint_open(engine, path, &f->weights);
         if (status == TSR_OK) count_weights(f);
     }
-    return status == TSR_OK ? NULL : cli_format("%s", tsr_engine_message(engine));
+    if (status != TSR_OK) return cli_format("%s", tsr_engine_message(engine));
+    if (f->config && !f->is_pipeline) find_degrees(engine, path, f);
+    return NULL;
 }
 
 static void forget(found *f) {
@@ -115,6 +131,7 @@ static void forget(found *f) {
     free(f->config_path);
     free(f->config);
     free(f->class_name);
+    free(f->degrees);
 }
 
 /* ---- the folders of a pipeline: those that model_index.json names ---- */
@@ -174,8 +191,9 @@ static void print_summary(const found *f, const char *problem) {
         printf("%s, %" PRId64 " tokens, padding %" PRId64 "\n", tsr_tokenizer_class_name(f->tokenizer),
                tsr_tokenizer_vocab_size(f->tokenizer), tsr_tokenizer_pad_id(f->tokenizer));
     else if (f->weights)
-        printf("%s%s%zu tensors, %" PRIu64 " parameters, %s\n", f->class_name ? f->class_name : "",
-               f->class_name ? ", " : "", f->tensors, f->parameters, size);
+        printf("%s%s%zu tensors, %" PRIu64 " parameters, %s%s%s\n", f->class_name ? f->class_name : "",
+               f->class_name ? ", " : "", f->tensors, f->parameters, size,
+               f->degrees ? ", tensor parallel: degrees " : "", f->degrees ? f->degrees : "");
     else
         printf("%s, no weights\n", f->class_name ? f->class_name : "class unknown");
 }
@@ -237,6 +255,7 @@ static void print_json_members(const char *path, const found *f, const char *pro
     fputs(", ", stdout);
     print_member("class", f->tokenizer ? tsr_tokenizer_class_name(f->tokenizer) : f->class_name);
     if (f->config) printf(", \"config\": %s", f->config);
+    if (f->degrees) printf(", \"tp_degrees\": [%s]", f->degrees);
     if (f->weights) print_json_weights(f);
     if (!f->tokenizer) return;
     printf(", \"vocab_size\": %" PRId64 ", \"pad_id\": %" PRId64, tsr_tokenizer_vocab_size(f->tokenizer),

@@ -35,6 +35,13 @@ need_golden() {
     exit 77
 }
 
+# Sanitizers make memory and time their own.
+without_sanitizers() {
+    ldd "$TESSERA" | grep -Eq 'lib[at]san' || return 0
+    echo "skipped: a build with sanitizers"
+    exit 77
+}
+
 # Runs a command; its exit status, output and messages are left in $status, out and err.
 run() {
     timeout -k 5 300 "$@" > out 2> err < /dev/null

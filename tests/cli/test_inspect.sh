@@ -8,7 +8,7 @@ inspect '^decoder.conv_out.bias +BF16 +\[3\] +6 +diffusion_pytorch_model.safeten
 grep -q '249 tensors' out || fail "$(head -1 out)"
 
 name "a component: config and tensors, over all shards"
-inspect 'Flux2Transformer2DModel, 49 tensors, 369344 parameters, 738.69 kB' "$klein/transformer"
+inspect 'Flux2Transformer2DModel, 49 tensors, 369344 parameters, 738.69 kB, tensor parallel: degrees 1, 2, 4$' "$klein/transformer"
 grep -q '"joint_attention_dim": 72' out || fail "no config"
 grep -q '00003-of-00003.safetensors$' out || fail "no shard 3"
 
@@ -19,8 +19,12 @@ grep -Eq '^scheduler +FlowMatchEulerDiscreteScheduler, no weights$' out || fail 
 inspect 'Qwen2Tokenizer, 686 tokens' "$klein/tokenizer"
 inspect 'FlowMatchEulerDiscreteScheduler, no weights' "$klein/scheduler"
 
+name "a class without a plan says nothing of degrees"
+inspect 'AutoencoderKLFlux2, 249 tensors, [0-9]+ parameters, [0-9.]+ kB$' "$klein/vae"
+
 name "JSON"
 inspect '"class": "Flux2Transformer2DModel", "config": \{' "$klein/transformer" --json
+grep -q '"tp_degrees": \[1, 2, 4\]' out || fail "no degrees"
 inspect '"components": \[\{"name": "scheduler", ' "$klein" --json
 inspect '\{"name": "decoder.conv_out.bias", "dtype": "BF16", "shape": \[3\], "bytes": 6, "file": "' "$klein/vae" --json
 inspect '"vocab_size": 686, "pad_id": 660' "$klein/tokenizer" --json

@@ -4,5 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$tests/klein_case.sh"
 . "$tests/many.sh"
+without_sanitizers
 many 200
 finish
