@@ -57,7 +57,7 @@ typedef struct tsr_bench_load_part {
 typedef struct tsr_bench_load_result {
     int rank;
     size_t weight_bytes;          /* of this rank's part */
-    tsr_bench_load_part plain;    /* pread of as many bytes, in file order, 4 MiB at a time, into one buffer */
+    tsr_bench_load_part plain;    /* pread of as many bytes, in file order, 4 MiB at a time, into as much memory */
     tsr_bench_load_part streamed; /* only this rank's slices, into the memory that it computes from */
     tsr_bench_load_part whole;    /* everything, then its part copied and the rest released; zeroed: no memory for it */
 } tsr_bench_load_result;

@@ -1,5 +1,8 @@
 #include "base/engine.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +68,13 @@ void tsr__free(tsr_engine *engine, void *pointer) {
 
 void tsr__memory_peak_reset(tsr_engine *engine) {
     atomic_store(&engine->allocator.peak, atomic_load(&engine->allocator.current));
+}
+
+/* Under AddressSanitizer nothing is glibc's, and threads that trim at once would race to set its allocator up. */
+void tsr__memory_trim(void) {
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+    (void)malloc_trim(0);
+#endif
 }
 
 char *tsr__strndup(tsr_engine *engine, const char *text, size_t length) {

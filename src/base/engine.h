@@ -49,6 +49,9 @@ void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes);
 void tsr__free(tsr_engine *engine, void *pointer);
 /* From here on tsr_engine_memory_peak counts anew. */
 void tsr__memory_peak_reset(tsr_engine *engine);
+/* Gives memory that was freed back to the system, as far as the C library can: after something that took much in small
+ * pieces. */
+void tsr__memory_trim(void);
 char *tsr__strdup(tsr_engine *engine, const char *text);
 char *tsr__strndup(tsr_engine *engine, const char *text, size_t length);
 

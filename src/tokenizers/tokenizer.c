@@ -4,9 +4,6 @@
 #include "io/json.h"
 
 #include <string.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 static tsr_status load_json(tsr_tokenizer *t, const char *folder) {
     char *path = tsr__path_join(t->engine, folder, "tokenizer.json");
@@ -169,9 +166,7 @@ tsr_status tsr_tokenizer_from_pretrained(tsr_engine *engine, const char *folder,
     if (!t) return TSR_NOMEM;
     t->engine = t->added.engine = engine;
     tsr_status status = load_folder(t, folder);
-#ifdef __GLIBC__
-    malloc_trim(0); /* the JSON trees of a large vocabulary are tens of megabytes in small pieces */
-#endif
+    tsr__memory_trim(); /* the JSON trees of a large vocabulary are tens of megabytes in small pieces */
     if (status != TSR_OK) {
         tsr_tokenizer_destroy(t);
         return status;

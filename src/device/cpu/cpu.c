@@ -1,6 +1,5 @@
 #include "device/cpu/cpu.h"
 
-#include <malloc.h>
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
@@ -192,9 +191,7 @@ static tsr_status cpu_gemm_yardstick(tsr__device *device, int64_t m, int64_t k, 
     double seconds = best_seconds(m, k, n, runs, operands, &failure);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     tsr__free(device->engine, operands);
-#ifdef __GLIBC__
-    (void)malloc_trim(0); /* oneDNN's packing buffers: what is measured next starts without them */
-#endif
+    tsr__memory_trim(); /* oneDNN's packing buffers: what is measured next starts without them */
     TSR__TRY(tsr__dnnl_check(device, failure, "multiply"));
     *gflops = 2e-9 * (double)m * (double)k * (double)n / seconds;
     return TSR_OK;
