@@ -84,7 +84,8 @@ static void glob_of(const char *name, char glob[TEXT]) {
 
 static bool same_row(const tsr_plan_weight *a, const tsr_plan_weight *b) {
     char left[TEXT], right[TEXT];
-    if (a->style != b->style || a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape))
+    if (a->style != b->style || a->ndim != b->ndim ||
+        memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0)
         return false;
     glob_of(a->name, left);
     glob_of(b->name, right);

@@ -52,7 +52,8 @@ int main(int argc, char **argv) {
     tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
     char message[1024] = "";
     if (argc < 4) return fprintf(stderr, "usage: %s FOLDER PROMPT OUT.png [RANKS]\n", argv[0]), 2;
-    tsr_status status = tsr_launch(&options, argc > 4 ? atoi(argv[4]) : 0, run, argv, message, sizeof message);
+    tsr_status status =
+        tsr_launch(&options, argc > 4 ? (int)strtol(argv[4], NULL, 10) : 0, run, argv, message, sizeof message);
     if (status != TSR_OK && tsr_launcher_rank() == 0) fprintf(stderr, "%s\n", message);
     return status == TSR_OK ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 #include "io/checkpoint.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,14 +91,29 @@ typedef struct layout {
     size_t outer, length, inner;
 } layout;
 
+/* Many short reads with gaps look random to the kernel, which then reads ahead too little: 2.4 times the time of a
+ * plain read was seen. So it is told what comes, in pieces of its usual read-ahead (it takes no more at a time), up to
+ * a window in front. Advice costs nothing where the file is in the page cache. */
+static uint64_t announce(const tsr__safetensors *file, uint64_t announced, uint64_t at, uint64_t end) {
+    enum { WINDOW = 8 << 20, PIECE = 128 << 10 };
+    uint64_t until = end - at < WINDOW ? end : at + WINDOW;
+    if (announced < at) announced = at;
+    if (announced > at + WINDOW / 2) return announced;
+    for (; announced < until; announced += PIECE)
+        (void)posix_fadvise(file->fd, (off_t)announced, PIECE, POSIX_FADV_WILLNEED);
+    return announced;
+}
+
 static tsr_status read_ranges(tsr_checkpoint *c, const tsr__safetensors *file, const tsr_tensor_info *info,
                               const layout *view, const tsr_range *ranges, size_t n, char *dst) {
     run wanted = {.offset = info->offset, .dst = dst};
+    uint64_t announced = 0;
     for (size_t outer = 0; outer < view->outer; outer++)
         for (size_t r = 0; r < n; r++) {
             uint64_t at = info->offset + (outer * view->length + (size_t)ranges[r].begin) * view->inner;
             size_t length = (size_t)(ranges[r].end - ranges[r].begin) * view->inner;
             if (at != wanted.offset + wanted.length && length) {
+                announced = announce(file, announced, at, info->offset + info->size);
                 TSR__TRY(flush(c, file, &wanted));
                 wanted = (run){.offset = at, .dst = wanted.dst + wanted.length};
             }

@@ -205,14 +205,17 @@ static tsr_status open_and_load(tsr_engine *engine, const char *folder, const ts
                                 tsr_model **out) {
     tsr__layout layout = {0};
     TSR__TRY(tsr__layout_open(engine, options->parallel, &layout));
-    tsr_status status = tsr_status_agree(engine, open_part(engine, folder, options, &layout, out));
-    if (*out)
-        (*out)->layout = layout;
-    else
+    tsr_model *model = NULL;
+    tsr_status status = tsr_status_agree(engine, open_part(engine, folder, options, &layout, &model));
+    if (!model) {
         tsr__layout_close(&layout);
+        return status;
+    }
+    model->layout = layout;
+    *out = model;
     if (status != TSR_OK) return status;
-    TSR__TRY(tsr__memory_check(engine, (*out)->desc->class_name, (*out)->weight_bytes, 0, options->force));
-    return tsr_status_agree(engine, tsr__model_load(*out));
+    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, model->weight_bytes, 0, options->force));
+    return tsr_status_agree(engine, tsr__model_load(model));
 }
 
 tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder, const tsr_model_options *options,

@@ -72,7 +72,7 @@ static tsr_status read_file(const tsr__safetensors *file, uint64_t from, uint64_
 static tsr_status read_plain(const bench *b, const tsr_checkpoint *checkpoint, char *memory, uint64_t *bytes) {
     uint64_t wanted = b->result.weight_bytes, total = 0;
     for (size_t i = 0; i < checkpoint->n_files; i++) total += (uint64_t)lseek(checkpoint->files[i].fd, 0, SEEK_END);
-    uint64_t skip = (uint64_t)b->rank * wanted % total;
+    uint64_t skip = total ? (uint64_t)b->rank * wanted % total : 0;
     for (size_t i = 0; i < 2 * checkpoint->n_files; i++) {
         const tsr__safetensors *file = &checkpoint->files[i % checkpoint->n_files];
         uint64_t size = (uint64_t)lseek(file->fd, 0, SEEK_END), from = skip < size ? skip : size;
