@@ -16,6 +16,7 @@ typedef struct launch {
     pthread_t speaker;    /* in this thread, */
     const char *phase;    /* and was doing this at its end */
     char refusal[sizeof((cli_session *)0)->refusal];
+    bool told; /* what ended the ranks has been printed */
 } launch;
 
 /* Ranks say the same, so one speaks. An error comes back as a status and is printed once, unless the library ends this
@@ -24,8 +25,8 @@ static void on_log(void *user, tsr_log_level level, const char *line) {
     launch *l = user;
     pthread_mutex_lock(&l->lock);
     bool early = level == TSR_LOG_ERROR && !l->begun;
-    bool speaks =
-        l->begun && pthread_equal(l->speaker, pthread_self()) && (level == TSR_LOG_ERROR || tsr_launcher_rank() == 0);
+    bool speaks = l->begun && pthread_equal(l->speaker, pthread_self()) &&
+                  (level == TSR_LOG_ERROR ? !l->told : tsr_launcher_rank() == 0);
     if (early) snprintf(l->refusal, sizeof l->refusal, "%s", line);
     pthread_mutex_unlock(&l->lock);
     if (speaks) cli_progress_log(l->progress, level, line);
@@ -66,6 +67,23 @@ static void end(launch *l, const cli_session *session) {
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Prints what ended all ranks, once. */
+static void tell(launch *l, tsr_status status, const char *message) {
+    const char *signal = status == TSR_CANCELLED ? cli_caught_signal() : NULL;
+    char text[sizeof l->refusal + 80], where[80] = "";
+    if (l->told || tsr_launcher_rank() > 0) return;
+    if (l->options->tp > 1 && l->phase)
+        snprintf(where, sizeof where, " in phase %s on rank 0 of %" PRId64, l->phase, l->options->tp);
+    if (signal)
+        snprintf(text, sizeof text, "cancelled by %s%s", signal, where);
+    else
+        snprintf(text, sizeof text, "%s", *l->refusal ? l->refusal : *message ? message : tsr_status_name(status));
+    cli_progress_log(l->progress, TSR_LOG_ERROR, text);
+    l->told = true;
+}
+
+/* The first rank of a launcher tells a failure that all agreed on before it returns: the ranks part only after that,
+ * and the launcher ends them all as soon as one has ended badly. */
 static tsr_status run_rank(tsr_engine *engine, void *user) {
     launch *l = user;
     bool first = tsr_engine_rank(engine) == 0, process = tsr_launcher_size() > 1;
@@ -76,23 +94,9 @@ static tsr_status run_rank(tsr_engine *engine, void *user) {
     tsr_status status = check_size(&session);
     if (status == TSR_OK) status = l->body(&session, l->user);
     if (process || first) end(l, &session);
+    if (process && first && status != TSR_OK && status != TSR_COMM) tell(l, status, tsr_engine_message(engine));
     cli_watch_engine(NULL);
     return status;
-}
-
-/* What ended all ranks, once. */
-static int conclude(const launch *l, tsr_status status, const char *message) {
-    const char *signal = status == TSR_CANCELLED ? cli_caught_signal() : NULL;
-    char text[sizeof l->refusal + 80], where[80] = "";
-    if (status == TSR_OK) return CLI_DONE;
-    if (l->options->tp > 1 && l->phase)
-        snprintf(where, sizeof where, " in phase %s on rank 0 of %" PRId64, l->phase, l->options->tp);
-    if (signal)
-        snprintf(text, sizeof text, "cancelled by %s%s", signal, where);
-    else
-        snprintf(text, sizeof text, "%s", *l->refusal ? l->refusal : *message ? message : tsr_status_name(status));
-    if (tsr_launcher_rank() == 0) cli_progress_log(l->progress, TSR_LOG_ERROR, text);
-    return CLI_FAILED;
 }
 
 int cli_launch(const cli_options *options, cli_rank_body body, void *user) {
@@ -102,8 +106,8 @@ int cli_launch(const cli_options *options, cli_rank_body body, void *user) {
     tsr_engine_options wanted = cli_engine_options(options, on_log, &l, l.progress);
     int n = tsr_launcher_size() ? 0 : (int)(options->ring * options->ulysses * options->tp);
     tsr_status status = tsr_launch(&wanted, n, run_rank, &l, message, sizeof message);
-    int result = conclude(&l, status, message);
+    if (status != TSR_OK) tell(&l, status, message);
     cli_progress_stop(l.progress);
     pthread_mutex_destroy(&l.lock);
-    return result;
+    return status == TSR_OK ? CLI_DONE : CLI_FAILED;
 }

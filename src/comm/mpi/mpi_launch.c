@@ -10,7 +10,11 @@
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 
-enum { PATIENCE_MS = 2000 }; /* of a rank that failed, for the others to end as well */
+enum {
+    PATIENCE_MS = 2000, /* of a rank that failed, for the others to end as well */
+    FIRST_SPEAKS_MS =
+        500, /* for rank 0 to say why all failed, before the launcher ends it because another rank exited */
+};
 
 const char *tsr_mpi_version(void) {
 #if defined(OPEN_MPI)
@@ -167,5 +171,6 @@ tsr_status tsr__mpi_launch(const tsr__launch *launch) {
                             ? in_world(launch)
                             : tsr__launch_say(launch, TSR_COMM, "MPI (%s) does not allow threads", tsr_mpi_version());
     if (!begun) (void)MPI_Finalize();
+    if (status != TSR_OK && tsr_launcher_rank() > 0) (void)usleep(FIRST_SPEAKS_MS * 1000);
     return status;
 }
