@@ -60,6 +60,24 @@ for kind in threads mpirun; do
         fail "$kind: with stderr closed"
 done
 
+name "case 29: a transformer in many small shards, two ranks, stderr to a file and to a terminal"
+cp -r "$klein" sharded
+shards=$("$TESSERA_TOOLS/tessera-reshard" sharded/transformer 20000) || fail "no shards"
+[ "$shards" -ge 26 ] && [ "$(ls sharded/transformer/*.safetensors | wc -l)" -eq "$shards" ] || fail "$shards shards"
+eight=(generate sharded "a red fox" -H 32 -W 32 --steps 8 --seed 1 --max-sequence-length 20 --dtype float32 --tp 2)
+run "$TESSERA" "${eight[@]}" -o many.png
+[ "$status" -eq 0 ] || fail "$(cat err)"
+grep -q $'\r' err && fail "a carriage return in a file"
+[ "$(wc -l < err)" -le 20 ] || fail "$(wc -l < err) lines"
+run "$TESSERA" generate "$klein" "${eight[@]:2}" --quiet -o few.png
+same many.png few.png
+if command -v script > /dev/null; then
+    line=$(printf '%q ' "$TESSERA" "${eight[@]}" -o tty.png)
+    script -qec "$line" /dev/null < /dev/null > tty.txt 2>&1 || fail "$(cat tty.txt)"
+    [ "$(tr -cd '\r' < tty.txt | wc -c)" -le 200 ] || fail "a storm of carriage returns"
+    same tty.png few.png
+fi
+
 name "a random seed is one for all ranks, printed once, and draws the picture again"
 in_layout mpirun 2
 run "${launcher[@]}" "$TESSERA" generate "$klein" "a red fox" "${size[@]:0:6}" --max-sequence-length 20 --dtype float32 --no-progress "${degrees[@]}" -o random.png
