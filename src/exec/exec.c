@@ -61,8 +61,6 @@ void tsr__exec_destroy(tsr__exec *x) {
     tsr__free(x->engine, x);
 }
 
-tsr_engine *tsr__exec_engine(tsr__exec *x) { return x->engine; }
-tsr_status tsr__exec_status(const tsr__exec *x) { return x->status; }
 tsr_dtype tsr__exec_round_inputs(const tsr__exec *x) { return x->round_inputs; }
 double tsr__graph_flops(const tsr__graph *graph) { return graph->flops; }
 

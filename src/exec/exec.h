@@ -28,7 +28,6 @@ typedef void (*tsr__forward)(tsr__exec *x, void *context);
 /* round_inputs: BF16 or F16 where matmul inputs may be rounded to it (DESIGN.md, Numbers), else F32. */
 TSR_NODISCARD tsr_status tsr__exec_create(tsr_engine *engine, tsr_dtype round_inputs, tsr__exec **out);
 void tsr__exec_destroy(tsr__exec *x); /* and its graphs */
-tsr_engine *tsr__exec_engine(tsr__exec *x);
 
 /* The meta run of forward(context). The graph belongs to the executor. Errors: SHAPE and whatever the forward reports.
  */
@@ -62,7 +61,6 @@ void tsr__assign(tsr__exec *x, const tsr__view *kept, tsr__value v);
 
 /* Reports a failure from within a forward; the first one stays. Returns none. */
 tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, ...) TSR_PRINTF(3, 4);
-tsr_status tsr__exec_status(const tsr__exec *x);
 /* Nothing more is recorded or run. A run that failed is not stopped: it goes on to its collectives. */
 bool tsr__exec_stopped(const tsr__exec *x);
 

@@ -122,7 +122,3 @@ tsr__value tsr__gated(tsr__exec *x, const tsr__plain_module *act, tsr__value gat
 tsr__value tsr__split_heads(tsr__exec *x, tsr__value v, int64_t head_dim) {
     return tsr__reshape(x, v, TSR__SHAPE(v.shape[0], v.shape[1], -1, head_dim));
 }
-
-tsr__value tsr__merge_heads(tsr__exec *x, tsr__value v) {
-    return tsr__reshape(x, v, TSR__SHAPE(v.shape[0], v.shape[1], -1));
-}

@@ -102,8 +102,7 @@ tsr__value tsr__timestep_embedding_forward(tsr__exec *x, const tsr__timestep_emb
 /* silu(gate) value, with silu(gate) as the output of `act`, which is computed by itself only for taps. */
 tsr__value tsr__gated(tsr__exec *x, const tsr__plain_module *act, tsr__value gate, tsr__value value);
 
-/* [B, S, heads head_dim] <-> [B, S, heads, head_dim]; the number of heads follows from the local width. */
+/* [B, S, heads head_dim] -> [B, S, heads, head_dim]; the number of heads follows from the local width. */
 tsr__value tsr__split_heads(tsr__exec *x, tsr__value v, int64_t head_dim);
-tsr__value tsr__merge_heads(tsr__exec *x, tsr__value v);
 
 #endif
