@@ -47,6 +47,10 @@ int64_t tsr__view_elements(const tsr__view *view) {
     return n;
 }
 
+size_t tsr__view_bytes(const tsr__view *view) {
+    return (size_t)tsr__view_elements(view) * tsr_dtype_bits(view->dtype) / 8;
+}
+
 tsr__view tsr__view_dense(void *data, tsr_dtype dtype, int ndim, const int64_t *shape) {
     tsr__view view = {.data = data, .dtype = dtype, .ndim = ndim};
     int64_t stride = 1;

@@ -158,6 +158,7 @@ const tsr__device_ops *tsr__device_find(const char *name);
 const char *tsr__op_name(tsr__op_kind kind);
 
 int64_t tsr__view_elements(const tsr__view *view);
+size_t tsr__view_bytes(const tsr__view *view); /* of so many elements, dense */
 bool tsr__view_is_dense(const tsr__view *view);
 tsr__view tsr__view_dense(void *data, tsr_dtype dtype, int ndim, const int64_t *shape);
 

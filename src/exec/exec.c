@@ -83,10 +83,6 @@ tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, .
     return tsr__none();
 }
 
-static size_t view_bytes(const tsr__view *view) {
-    return (size_t)tsr__view_elements(view) * tsr_dtype_bits(view->dtype) / 8;
-}
-
 /* --- record and run --- */
 
 static tsr_status begin(tsr__exec *x, mode m, tsr__graph *graph) {
@@ -139,7 +135,7 @@ tsr_status tsr__exec_reserve(tsr__exec *x) {
     const tsr__device_ops *ops = x->device->ops;
     if (!x->arena && !(x->arena = ops->alloc(x->device, arena_bytes(x)))) return TSR_NOMEM;
     for (kept *k = x->kept; k; k = k->next)
-        if (!k->view.data && !(k->view.data = ops->alloc(x->device, view_bytes(&k->view)))) return TSR_NOMEM;
+        if (!k->view.data && !(k->view.data = ops->alloc(x->device, tsr__view_bytes(&k->view)))) return TSR_NOMEM;
     return TSR_OK;
 }
 
@@ -149,17 +145,17 @@ tsr_status tsr__exec_keep(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t
     k->view = tsr__view_dense(NULL, dtype, ndim, shape);
     k->next = x->kept;
     x->kept = k;
-    x->kept_bytes += view_bytes(&k->view);
+    x->kept_bytes += tsr__view_bytes(&k->view);
     *out = &k->view;
     return TSR_OK;
 }
 
 tsr_status tsr__exec_store(tsr__exec *x, const tsr__view *view, const void *host) {
-    return x->device->ops->upload(x->device, view->data, host, view_bytes(view));
+    return x->device->ops->upload(x->device, view->data, host, tsr__view_bytes(view));
 }
 
 tsr_status tsr__exec_load(tsr__exec *x, const tsr__view *view, void *host) {
-    return x->device->ops->download(x->device, host, view->data, view_bytes(view));
+    return x->device->ops->download(x->device, host, view->data, tsr__view_bytes(view));
 }
 
 /* --- values --- */
@@ -206,7 +202,7 @@ static tsr__value new_value(tsr__exec *x, const tsr__view *view, int32_t base, i
                              .element_offset = offset,
                              .last = step,
                              .storage = id,
-                             .bytes = view_bytes(view)};
+                             .bytes = tsr__view_bytes(view)};
     x->next_value++;
     return handle(id, view);
 }
@@ -283,7 +279,7 @@ tsr__value tsr__upload(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *s
     tsr__value v = new_value(x, &view, -1, 0, NULL);
     tsr__step s = transfer(TSR__STEP_UPLOAD, -1, v.id);
     if (next_step(x, &s) && computing(x))
-        check(x, x->device->ops->upload(x->device, resolve(x, v.id)->data, host, view_bytes(&view)));
+        check(x, x->device->ops->upload(x->device, resolve(x, v.id)->data, host, tsr__view_bytes(&view)));
     return v;
 }
 
@@ -291,7 +287,7 @@ void tsr__download(tsr__exec *x, tsr__value v, void *host) {
     tsr__step s = transfer(TSR__STEP_DOWNLOAD, v.id, -1);
     if (!next_step(x, &s) || !computing(x)) return;
     const tsr__view *view = resolve(x, v.id);
-    check(x, x->device->ops->download(x->device, host, view->data, view_bytes(view)));
+    check(x, x->device->ops->download(x->device, host, view->data, tsr__view_bytes(view)));
 }
 
 void tsr__assign(tsr__exec *x, const tsr__view *kept_view, tsr__value v) {
@@ -305,7 +301,7 @@ void tsr__assign(tsr__exec *x, const tsr__view *kept_view, tsr__value v) {
 tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v, tsr__comm *comm) {
     if (!comm || comm->size == 1) return v;
     tsr__step s = transfer(TSR__STEP_SUM_OVER_RANKS, v.id, -1);
-    s.payload_bytes = tsr__is_none(v) ? 0 : view_bytes(tsr__value_strides(x, v));
+    s.payload_bytes = tsr__is_none(v) ? 0 : tsr__view_bytes(tsr__value_strides(x, v));
     if (!next_step(x, &s) || x->mode != RUNNING) return v;
     tsr__comm_progress(comm);
     const tsr__view *view = resolve(x, v.id);

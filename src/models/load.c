@@ -10,10 +10,6 @@ typedef struct loading {
     uint64_t random; /* state of the generator of random weights */
 } loading;
 
-static size_t param_bytes(const tsr__param *param) {
-    return (size_t)tsr__view_elements(&param->view) * tsr_dtype_bits(param->view.dtype) / 8;
-}
-
 static tsr_status read_weight(loading *l, const tsr__param *param, void *host) {
     char path[TSR__PATH_BYTES];
     tsr_checkpoint *checkpoint = l->model->checkpoint;
@@ -21,7 +17,7 @@ static tsr_status read_weight(loading *l, const tsr__param *param, void *host) {
     const tsr__tp *tp = &param->owner->tp;
     tsr_range ranges[TSR__MAX_RANGES];
     size_t n = tp->degree > 1 ? tsr__shard_ranges(&param->spec, tp->rank, tp->degree, ranges) : 0;
-    return tsr_checkpoint_read(checkpoint, info, param->spec.dim, ranges, n, host, param_bytes(param));
+    return tsr_checkpoint_read(checkpoint, info, param->spec.dim, ranges, n, host, tsr__view_bytes(&param->view));
 }
 
 /* Uniform of variance 1/fan_in: xorshift64*, for timing only. */
@@ -45,7 +41,7 @@ static tsr_status make_weight(loading *l, const tsr__param *param, void *host) {
 
 static tsr_status fill(loading *l, tsr__param *param) {
     tsr__device *device = l->model->engine->device;
-    size_t bytes = param_bytes(param);
+    size_t bytes = tsr__view_bytes(&param->view);
     void *host = device->ops->host_pointer(device, param->view.data);
     void *staging = host ? NULL : tsr__alloc(l->model->engine, bytes);
     if (!host && !(host = staging)) return TSR_NOMEM;
@@ -58,10 +54,10 @@ static tsr_status fill(loading *l, tsr__param *param) {
 static tsr_status load_param(void *user, tsr__param *param) {
     loading *l = user;
     tsr__device *device = l->model->engine->device;
-    param->view.data = device->ops->alloc(device, param_bytes(param));
+    param->view.data = device->ops->alloc(device, tsr__view_bytes(&param->view));
     if (!param->view.data) return TSR_NOMEM;
     TSR__TRY(fill(l, param));
-    l->progress.done += param_bytes(param);
+    l->progress.done += tsr__view_bytes(&param->view);
     l->progress.seconds = tsr__seconds() - l->start;
     return tsr__progress(l->model->engine, &l->progress);
 }

@@ -149,18 +149,15 @@ static tsr_status count_param(void *user, tsr__param *param) {
     return TSR_OK;
 }
 
-static size_t param_bytes(const tsr__param *param) {
-    return (size_t)tsr__view_elements(&param->view) * tsr_dtype_bits(param->view.dtype) / 8;
-}
-
 /* By way of the host, where the device has memory of its own. */
 static tsr_status cut_elsewhere(const bench *b, const tsr__param *whole, const tsr__param *part) {
     tsr__device *device = b->engine->device;
-    void *from = tsr__alloc(b->engine, param_bytes(whole)), *to = tsr__alloc(b->engine, param_bytes(part));
+    void *from = tsr__alloc(b->engine, tsr__view_bytes(&whole->view)),
+         *to = tsr__alloc(b->engine, tsr__view_bytes(&part->view));
     tsr_status status = from && to ? TSR_OK : TSR_NOMEM;
-    if (status == TSR_OK) status = device->ops->download(device, from, whole->view.data, param_bytes(whole));
+    if (status == TSR_OK) status = device->ops->download(device, from, whole->view.data, tsr__view_bytes(&whole->view));
     if (status == TSR_OK) cut(part, from, to, b->rank, b->degree);
-    if (status == TSR_OK) status = device->ops->upload(device, part->view.data, to, param_bytes(part));
+    if (status == TSR_OK) status = device->ops->upload(device, part->view.data, to, tsr__view_bytes(&part->view));
     tsr__free(b->engine, from);
     tsr__free(b->engine, to);
     return status;
@@ -170,7 +167,7 @@ static tsr_status cut_param(void *user, tsr__param *part) {
     cutting *c = user;
     tsr__device *device = c->b->engine->device;
     const tsr__param *whole = c->whole[c->next++];
-    part->view.data = device->ops->alloc(device, param_bytes(part));
+    part->view.data = device->ops->alloc(device, tsr__view_bytes(&part->view));
     if (!part->view.data) return TSR_NOMEM;
     const void *from = device->ops->host_pointer(device, whole->view.data);
     void *to = device->ops->host_pointer(device, part->view.data);

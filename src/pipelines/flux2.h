@@ -39,10 +39,12 @@ typedef struct tsr__flux2_call {
     float *sigmas, *timesteps; /* [steps + 1], [steps] */
     float *noise, *latents;    /* [rows, C, h, w]; [rows, L, C] */
     float *t_rows, dt;         /* timestep/1000 for each row, and the sigma difference, of the step in work */
-    float *vae_in, *vae_out;   /* one picture: [C/4, 2h, 2w], [3, H, W] */
-    int64_t vae_in_shape[4];   /* with rows in front */
-    tsr__view *kept_latents;   /* [rows, L, C] on the device */
-    float *decode_latents;     /* [1, L, C]: the picture in work */
+    float *vae_out;            /* [3, H, W] of the picture in work, or of all where they are dumped */
+    struct {
+        float *latents, *z, *image; /* [L, C], [C/4, 2h, 2w], [3, H, W] of the picture in work; belong to others */
+    } picture;
+    int64_t vae_in_shape[4]; /* with rows in front */
+    tsr__view *kept_latents; /* [rows, L, C] on the device */
     tsr__exec *exec[TSR__N_MODELS];
     tsr__graph *step_graph, *decode_graph;
     tsr__dump dump;

@@ -36,13 +36,13 @@ static void denoise_forward(tsr__exec *x, void *context) {
 static void decode_forward(tsr__exec *x, void *context) {
     tsr__flux2_call *c = context;
     const tsr_model *vae = c->p->models[TSR__VAE];
-    tsr__value latents = tsr__upload(x, TSR_F32, TSR__SHAPE(1, c->L, c->C), c->decode_latents), out[TSR__MAX_RESULTS];
+    tsr__value latents = tsr__upload(x, TSR_F32, TSR__SHAPE(1, c->L, c->C), c->picture.latents), out[TSR__MAX_RESULTS];
     tsr__value z = tsr__flux2_unpack_latents(x, vae, latents, c->h, c->w);
     memcpy(c->vae_in_shape, z.shape, sizeof c->vae_in_shape);
-    tsr__download(x, z, c->vae_in);
+    tsr__download(x, z, c->picture.z);
     if (c->o->output_latents) return;
     vae->desc->forward(x, vae->self, &z, out);
-    tsr__download(x, out[0], c->vae_out);
+    tsr__download(x, out[0], c->picture.image);
 }
 
 /* --- meta runs --- */
@@ -181,17 +181,16 @@ static tsr_status make_outputs(tsr__flux2_call *c) {
     return all ? TSR_OK : TSR_NOMEM;
 }
 
-static tsr_status decode_row(tsr__flux2_call *c, int64_t row, float *vae_out) {
+static tsr_status decode_row(tsr__flux2_call *c, int64_t row) {
     size_t per_z = tsr_tensor_bytes(&c->images->latents) / sizeof(float) / (size_t)c->rows;
-    c->decode_latents = c->latents + row * c->L * c->C;
-    c->vae_in = (float *)c->images->latents.data + (size_t)row * per_z;
-    float *all = c->vae_out;
-    c->vae_out = vae_out;
-    tsr_status status = tsr__exec_run(c->exec[TSR__VAE], c->decode_graph, c);
-    c->vae_out = all;
-    if (status == TSR_OK && c->images->pixels)
-        tsr__pixels_from_image(vae_out, c->height, c->width, c->images->pixels + row * 3 * c->height * c->width);
-    return status;
+    int64_t per_image = 3 * c->height * c->width;
+    c->picture.latents = c->latents + row * c->L * c->C;
+    c->picture.z = (float *)c->images->latents.data + (size_t)row * per_z;
+    c->picture.image = c->vae_out + (c->dump.path ? row * per_image : 0);
+    TSR__TRY(tsr__exec_run(c->exec[TSR__VAE], c->decode_graph, c));
+    if (c->images->pixels)
+        tsr__pixels_from_image(c->picture.image, c->height, c->width, c->images->pixels + row * per_image);
+    return TSR_OK;
 }
 
 tsr_status tsr__flux2_load_vae(tsr__flux2_call *c) { return make_outputs(c); }
@@ -202,7 +201,7 @@ static tsr_status decode_here(tsr__flux2_call *c) {
     for (int64_t i = 0; i < c->rows; i++) {
         tsr__dump_tap(&c->dump, c->exec[TSR__VAE], i == 0 && c->rows == 1 ? c->p->models[TSR__VAE] : NULL);
         TSR__TRY(progress(c, TSR_PHASE_DECODE, TSR__VAE, i, c->rows, start));
-        TSR__TRY(decode_row(c, i, c->vae_out + (c->dump.path ? i * 3 * c->height * c->width : 0)));
+        TSR__TRY(decode_row(c, i));
     }
     return progress(c, TSR_PHASE_DECODE, TSR__VAE, c->rows, c->rows, start);
 }
