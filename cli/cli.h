@@ -65,11 +65,14 @@ tsr_status cli_session_refuse(cli_session *session, const char *format, ...) TSR
 /* The parallel options as the library takes them. Stays where it is: parallel points into it. */
 typedef struct cli_layout {
     tsr_tensor_parallel_config tp;
+    tsr_context_parallel_config cp;
     tsr_parallel_config parallel;
     tsr_tp_plan *plan; /* NULL: the full one */
 } cli_layout;
 /* Reads --tp-plan. Collective. Close it in either case, after everything that was opened with it. */
 tsr_status cli_layout_open(cli_session *session, cli_layout *out);
+/* "ring 2 x tp 2", "1 rank" */
+void cli_layout_text(const cli_options *options, char *text, size_t size);
 void cli_layout_close(cli_session *session, cli_layout *layout);
 
 /* ---- progress.c ---- */

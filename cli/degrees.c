@@ -55,16 +55,16 @@ static int read_as_rank(cli_options *o) {
     return CLI_DONE;
 }
 
+int64_t cli_n_ranks(const cli_options *o) { return o->ring * o->ulysses * o->tp; }
+
 int cli_degrees_resolve(cli_options *o) {
     int status = read_mesh(o);
     if (status == CLI_DONE) status = read_as_rank(o);
     if (status != CLI_DONE) return status;
-    if (o->ring > 1 || o->ulysses > 1)
-        return cli_usage(o->command, "%s %" PRId64 ": this version has tensor parallelism only",
-                         o->ring > 1 ? "--ring" : "--ulysses", o->ring > 1 ? o->ring : o->ulysses);
-    o->ring = o->ulysses = 1;
+    if (!o->ring) o->ring = 1;
+    if (!o->ulysses) o->ulysses = 1;
     if (!o->tp) o->tp = 1;
-    if (o->text_encoder_tp <= o->tp) return CLI_DONE;
-    return cli_usage(o->command, "--text-encoder-tp %" PRId64 ": there are %" PRId64 " ranks (--tp)",
-                     o->text_encoder_tp, o->tp);
+    if (o->text_encoder_tp <= cli_n_ranks(o)) return CLI_DONE;
+    return cli_usage(o->command, "--text-encoder-tp %" PRId64 ": there are %" PRId64 " ranks", o->text_encoder_tp,
+                     cli_n_ranks(o));
 }

@@ -111,13 +111,13 @@ static tsr_status save_latents(const job *j, cli_session *session, const tsr_ima
 /* Enough to draw the picture again. Of several from one generator, the place in the batch is part of that. */
 static tsr_status save_picture(const job *j, tsr_engine *engine, const tsr_images *images, size_t i, const char *name) {
     enum { TEXT = 80 };
-    char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", layout[TEXT] = "1 rank", software[TEXT];
+    char seed[TEXT], steps[TEXT], size[TEXT], guidance[TEXT], place[TEXT] = "", layout[TEXT], software[TEXT];
     snprintf(seed, TEXT, "%" PRIu64, images->seeds[i]);
     snprintf(steps, TEXT, "%d", images->num_inference_steps);
     snprintf(size, TEXT, "%" PRId64 "x%" PRId64, images->width, images->height);
     snprintf(guidance, TEXT, "%g", images->guidance_scale);
     snprintf(software, TEXT, "Tessera %s", tsr_version());
-    if (j->options->tp > 1) snprintf(layout, TEXT, "tp %" PRId64, j->options->tp);
+    cli_layout_text(j->options, layout, TEXT);
     if (images->n > 1 && j->options->n_seeds <= 1) snprintf(place, TEXT, "%zu of %zu from one generator", i, images->n);
     const char *text[] = {"prompt",   j->prompts[i * j->n_prompts / images->n],
                           "seed",     seed,

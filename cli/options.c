@@ -49,9 +49,13 @@ static const option table[] = {
     {0, "tp", WHOLE, G | F | B | P, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
     {0, "text-encoder-tp", WHOLE, G | P, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
     {0, "tp-plan", TEXT, G | F | P, AT(tp_plan), 0, 0, "PLAN", "full (default), reference (what diffusers splits), or a JSON file of rules"},
-    {0, "mesh", TEXT, G | F | B | P, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
-    {0, "ring", WHOLE, G | F | B | P, AT(ring), 1, 1024, "N", NULL},
-    {0, "ulysses", WHOLE, G | F | B | P, AT(ulysses), 1, 1024, "N", NULL},
+    {0, "mesh", TEXT, G | F | B | P, AT(mesh), 0, 0, "AXES", "the same as named axes: \"ring=2,ulysses=1,tp=2\""},
+    {0, "ring", WHOLE, G | F | B | P, AT(ring), 1, 1024, "N", "ranks that share the sequence: keys and values come round (1)"},
+    {0, "ulysses", WHOLE, G | F | B | P, AT(ulysses), 1, 1024, "N", "ranks that share the sequence: tokens are traded for heads (1)"},
+    {0, "ring-anything", FLAG, G | F | P, AT(ring_anything), 0, 0, NULL, "allow any number of tokens with --ring"},
+    {0, "ulysses-anything", FLAG, G | F | P, AT(ulysses_anything), 0, 0, NULL, "allow any number of tokens and heads with --ulysses"},
+    {0, "rotate-method", CHOICE, G | F | P, AT(rotate_method), 0, 0, "allgather|alltoall", "keys and values of a ring: all at once, or block after block"},
+    {0, "no-convert-to-fp32", FLAG, G | F | P, AT(no_convert_to_fp32), 0, 0, NULL, "diffusers' convert_to_fp32=False; changes nothing here"},
     {0, "as-rank", WHOLE, B | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
     {0, "of", WHOLE, B | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
     {0, "force", FLAG, G | F | B, AT(force), 0, 0, NULL, "go on although the memory check says no"},
@@ -96,10 +100,6 @@ static const struct refusal { const char *name, *why; } refused[] = {
     {"quantization-config", "Tessera reads unquantized weights only"},
     {"scheduler", "Tessera takes the scheduler that the model's folder names"},
     {"variant", "Tessera opens the weights that a folder names without a variant"},
-    {"ulysses-anything", "this version has tensor parallelism only"},
-    {"ring-anything", "this version has tensor parallelism only"},
-    {"rotate-method", "this version has tensor parallelism only"},
-    {"no-convert-to-fp32", "this version has tensor parallelism only"},
 };
 /* clang-format on */
 

@@ -13,13 +13,15 @@ enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI
 typedef struct cli_options {
     const char *command;
     bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random;
+    bool ring_anything, ulysses_anything, no_convert_to_fp32;
     int64_t height, width, steps, images, max_sequence_length, threads;
     int64_t tp, ring, ulysses;                                   /* degrees, after parsing at least 1 */
     int64_t text_encoder_tp;                                     /* 0: the largest that works */
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
+        *rotate_method;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;
@@ -43,6 +45,8 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
 void cli_options_free(cli_options *options);
 /* Degrees: --mesh, --tp and --of as one, what this version lacks refused. CLI_DONE, or CLI_USAGE after one message. */
 int cli_degrees_resolve(cli_options *options);
+/* The product of all degrees. */
+int64_t cli_n_ranks(const cli_options *options);
 
 void cli_print_help(const cli_command *command);
 

@@ -43,7 +43,7 @@ tsr_status cli_session_refuse(cli_session *session, const char *format, ...) {
 /* Under a launcher the ranks are there already. The example keeps the degrees asked for, if any were. */
 static tsr_status check_size(cli_session *session) {
     const cli_options *o = session->options;
-    int64_t size = tsr_engine_size(session->engine), product = o->ring * o->ulysses * o->tp;
+    int64_t size = tsr_engine_size(session->engine), product = cli_n_ranks(o);
     int64_t good = product > 1 ? product : size;
     if (size == product) return TSR_OK;
     return cli_session_refuse(session,
@@ -72,8 +72,8 @@ static void tell(launch *l, tsr_status status, const char *message) {
     const char *signal = status == TSR_CANCELLED ? cli_caught_signal() : NULL;
     char text[sizeof l->refusal + 80], where[80] = "";
     if (l->told || tsr_launcher_rank() > 0) return;
-    if (l->options->tp > 1 && l->phase)
-        snprintf(where, sizeof where, " in phase %s on rank 0 of %" PRId64, l->phase, l->options->tp);
+    if (cli_n_ranks(l->options) > 1 && l->phase)
+        snprintf(where, sizeof where, " in phase %s on rank 0 of %" PRId64, l->phase, cli_n_ranks(l->options));
     if (signal)
         snprintf(text, sizeof text, "cancelled by %s%s", signal, where);
     else
@@ -104,7 +104,7 @@ int cli_launch(const cli_options *options, cli_rank_body body, void *user) {
     launch l = {.options = options, .body = body, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
     l.progress = cli_progress_start(!options->quiet && !options->no_progress && tsr_launcher_rank() == 0);
     tsr_engine_options wanted = cli_engine_options(options, on_log, &l, l.progress);
-    int n = tsr_launcher_size() ? 0 : (int)(options->ring * options->ulysses * options->tp);
+    int n = tsr_launcher_size() ? 0 : (int)cli_n_ranks(options);
     tsr_status status = tsr_launch(&wanted, n, run_rank, &l, message, sizeof message);
     if (status != TSR_OK) tell(&l, status, message);
     cli_progress_stop(l.progress);

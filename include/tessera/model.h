@@ -48,6 +48,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_load_weights(tsr_model *model);
  * NOMEM. Source: diffusers, hooks/tensor_parallel.py, apply_tensor_parallel. */
 TSR_API TSR_NODISCARD tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,
                                                            const tsr_tp_plan *plan, bool weights_already_sharded);
+/* Splits the sequence of a model over ranks; plan NULL: that of its class. Weights stay whole. Collective over all
+ * ranks. Errors: ARG (rules of the config; a row that matches no module; split already), SHAPE (heads that ulysses does
+ * not divide), UNSUPPORTED (a class without a plan), NOMEM. plan lives as long as the model. Source: diffusers,
+ * hooks/context_parallel.py, apply_context_parallel. */
+TSR_API TSR_NODISCARD tsr_status tsr_apply_context_parallel(tsr_model *model, const tsr_context_parallel_config *config,
+                                                            const tsr_cp_plan *plan);
 /* The same with a whole config, for a model that is loaded. Source: ModelMixin.enable_parallelism. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_enable_parallelism(tsr_model *model, const tsr_parallel_config *config);
 

@@ -73,16 +73,62 @@ typedef struct tsr_tensor_parallel_config {
 #define TSR_TENSOR_PARALLEL_CONFIG_INIT                                                                                \
     { sizeof(tsr_tensor_parallel_config), 1, NULL }
 
+/* How keys and values go round a ring. ALLGATHER: every rank gathers all of them, and attends once. ALLTOALL: they
+ * travel from rank to rank, so that each holds its own and two that are under way at most; the next is on its way while
+ * a rank computes. */
+typedef enum tsr_rotate_method { TSR_ROTATE_ALLGATHER, TSR_ROTATE_ALLTOALL, TSR_N_ROTATE_METHODS } tsr_rotate_method;
+
+/* diffusers' ContextParallelConfig: the sequence is split over ring_degree x ulysses_degree ranks. ulysses trades
+ * tokens for heads before attention, and back; ring lets keys and values come round. Both: ulysses inside, ring
+ * outside. The options "anything" allow lengths, and under ulysses numbers of heads, that do not divide. */
+typedef struct tsr_context_parallel_config {
+    size_t size;
+    int ring_degree, ulysses_degree;
+    bool
+        convert_to_fp32; /* partial results always merge in float32, in which Tessera computes: false changes nothing */
+    tsr_rotate_method rotate_method;
+    const tsr_device_mesh *mesh; /* NULL, or a mesh with axes "ring" and "ulysses", whose sizes then count instead of
+                                    the degrees; other axes hold replicas */
+    bool ulysses_anything, ring_anything;
+} tsr_context_parallel_config;
+#define TSR_CONTEXT_PARALLEL_CONFIG_INIT                                                                               \
+    { sizeof(tsr_context_parallel_config), 1, 1, true, TSR_ROTATE_ALLGATHER, NULL, false, false }
+
+/* A row of a context plan that splits: an input of a module, by the name of the forward's argument, or one of its
+ * outputs (argument NULL). module: a path or glob as in tsr_tp_rule, "" for the model. expected_dims: how many
+ * dimensions the value must have. Source: ContextParallelInput; split_output is argument == NULL. */
+typedef struct tsr_cp_input {
+    const char *module, *argument;
+    int output;
+    int split_dim, expected_dims;
+} tsr_cp_input;
+
+/* A row that gathers an output of a module. Source: ContextParallelOutput. */
+typedef struct tsr_cp_output {
+    const char *module;
+    int output;
+    int gather_dim, expected_dims;
+} tsr_cp_output;
+
+/* diffusers' _cp_plan. */
+typedef struct tsr_cp_plan {
+    const tsr_cp_input *inputs; /* [n_inputs] */
+    size_t n_inputs;
+    const tsr_cp_output *outputs; /* [n_outputs] */
+    size_t n_outputs;
+} tsr_cp_plan;
+
 /* diffusers' ParallelConfig. */
 typedef struct tsr_parallel_config {
     size_t size;
     const tsr_tensor_parallel_config *tensor_parallel; /* NULL: none */
     int text_encoder_tp; /* degree of text encoders; 0: the largest that their plan allows, at most the number of ranks
                           */
-    const tsr_tp_plan *tp_plan; /* of the transformer, or of the model alone; NULL: full */
+    const tsr_tp_plan *tp_plan;                          /* of the transformer, or of the model alone; NULL: full */
+    const tsr_context_parallel_config *context_parallel; /* NULL: none. With tensor_parallel: both, on one mesh */
 } tsr_parallel_config;
 #define TSR_PARALLEL_CONFIG_INIT                                                                                       \
-    { sizeof(tsr_parallel_config), NULL, 0, NULL }
+    { sizeof(tsr_parallel_config), NULL, 0, NULL, NULL }
 
 #ifdef __cplusplus
 }

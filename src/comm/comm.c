@@ -48,11 +48,22 @@ tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, const size_t *send
                  comm->ops->all_to_all(comm, send, send_bytes, recv, recv_bytes));
 }
 
+tsr_status tsr__start_send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
+                                   size_t recv_bytes, int from) {
+    if (alone(comm)) return copy_own(recv, send, recv_bytes);
+    comm->under_way = send_bytes;
+    return context(comm, "send_receive", comm->ops->start(comm, send, send_bytes, to, recv, recv_bytes, from));
+}
+
+tsr_status tsr__finish_send_receive(tsr__comm *comm) {
+    if (alone(comm)) return TSR_OK;
+    return count(comm, TSR__SEND_RECEIVE, comm->under_way, comm->ops->finish(comm));
+}
+
 tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
                              size_t recv_bytes, int from) {
-    if (alone(comm)) return copy_own(recv, send, recv_bytes);
-    return count(comm, TSR__SEND_RECEIVE, send_bytes,
-                 comm->ops->send_receive(comm, send, send_bytes, to, recv, recv_bytes, from));
+    TSR__TRY(tsr__start_send_receive(comm, send, send_bytes, to, recv, recv_bytes, from));
+    return tsr__finish_send_receive(comm);
 }
 
 tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root) {

@@ -15,6 +15,7 @@ typedef struct tsr__comm tsr__comm;
 
 typedef struct tsr__comm_ops {
     const char *name;
+    bool one_process; /* a pointer means the same to all ranks */
     void (*destroy)(tsr__comm *comm);
     /* Ranks of equal color form a new communicator, in their order. color < 0: none, *out becomes NULL. Collective. */
     tsr_status (*split)(tsr__comm *comm, int color, tsr__comm **out);
@@ -27,9 +28,11 @@ typedef struct tsr__comm_ops {
     /* Part i of send goes to rank i, part i of recv comes from rank i; parts lie one after another. */
     tsr_status (*all_to_all)(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
                              const size_t *recv_bytes);
-    /* Sends to one rank and receives from another at once. Every rank takes part. */
-    tsr_status (*send_receive)(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
-                               size_t recv_bytes, int from);
+    /* Begins to send to one rank and to receive from another; finish waits for both. Every rank takes part; one at a
+     * time, and no other operation of this communicator in between. */
+    tsr_status (*start)(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
+                        int from);
+    tsr_status (*finish)(tsr__comm *comm);
     tsr_status (*broadcast)(tsr__comm *comm, void *data, size_t bytes, int root);
     /* Moves what is under way, if anything has to (main thread of the rank). */
     void (*progress)(tsr__comm *comm);
@@ -55,6 +58,7 @@ struct tsr__comm {
     tsr_engine *engine;
     int rank, size;
     uint64_t calls[TSR__N_COMM_OPS], bytes[TSR__N_COMM_OPS];
+    size_t under_way; /* bytes that were started */
     void *state;
 };
 
@@ -68,6 +72,10 @@ TSR_NODISCARD tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, cons
                                          const size_t *recv_bytes);
 TSR_NODISCARD tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
                                            size_t recv_bytes, int from);
+/* The same in two halves, between which the rank may compute (tsr__comm_progress moves what is under way). */
+TSR_NODISCARD tsr_status tsr__start_send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to,
+                                                 void *recv, size_t recv_bytes, int from);
+TSR_NODISCARD tsr_status tsr__finish_send_receive(tsr__comm *comm);
 TSR_NODISCARD tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root);
 void tsr__comm_progress(tsr__comm *comm);
 TSR_NODISCARD tsr_status tsr__comm_split(tsr__comm *comm, int color, tsr__comm **out); /* NULL comm: *out NULL */
@@ -79,6 +87,12 @@ void tsr__rank_phase(tsr_engine *engine, const char *phase);
 
 /* All ranks; NULL where there is but one. Set by the launch. */
 tsr__comm *tsr__world(const tsr_engine *engine);
+bool tsr__mesh_has(const tsr_device_mesh *mesh, const char *name);
+/* The ranks that differ from this one along these axes only, in order of rank; NULL where they have size 1. Collective.
+ * Owner: the caller (tsr__comm_destroy). place [product of the sizes]: where in it the rank at each place of the axes
+ * is, the last axis varying fastest. */
+TSR_NODISCARD tsr_status tsr__mesh_join(const tsr_device_mesh *mesh, const char *const *names, int n, int *place,
+                                        tsr__comm **out);
 /* The communicator along an axis, NULL where the axis is absent or has size 1. Owned by the mesh. */
 tsr__comm *tsr__mesh_comm(const tsr_device_mesh *mesh, const char *name);
 

@@ -137,3 +137,37 @@ tsr__comm *tsr__mesh_comm(const tsr_device_mesh *mesh, const char *name) {
     const axis *a = find(mesh, name);
     return a ? a->comm : NULL;
 }
+
+bool tsr__mesh_has(const tsr_device_mesh *mesh, const char *name) { return find(mesh, name) != NULL; }
+
+/* How far apart in rank two neighbours along an axis are. */
+static int stride_of(const tsr_device_mesh *mesh, const axis *a) {
+    int stride = 1;
+    for (int i = mesh->n - 1; &mesh->axes[i] != a; i--) stride *= mesh->axes[i].size;
+    return stride;
+}
+
+/* The rank at place `i` of the axes, the last one varying fastest, and this rank's place along all others. */
+static int rank_at(const tsr_device_mesh *mesh, const char *const *names, int n, int i) {
+    int rank = mesh->engine->rank;
+    for (int k = n - 1; k >= 0; k--) {
+        const axis *a = find(mesh, names[k]);
+        if (!a) continue;
+        rank += (i % a->size - a->rank) * stride_of(mesh, a);
+        i /= a->size;
+    }
+    return rank;
+}
+
+tsr_status tsr__mesh_join(const tsr_device_mesh *mesh, const char *const *names, int n, int *place, tsr__comm **out) {
+    int size = 1;
+    for (int k = 0; k < n; k++) size *= tsr_device_mesh_size(mesh, names[k]);
+    for (int i = 0; i < size; i++) {
+        int rank = rank_at(mesh, names, n, i);
+        place[i] = 0;
+        for (int j = 0; j < size; j++) place[i] += rank_at(mesh, names, n, j) < rank;
+    }
+    *out = NULL;
+    if (size == 1) return TSR_OK;
+    return tsr__comm_split(tsr__world(mesh->engine), rank_at(mesh, names, n, 0), out);
+}

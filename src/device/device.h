@@ -28,8 +28,12 @@ typedef struct tsr__view {
     X(conv2d)                                                                                                          \
     /* softmax(q k^T scale + mask) v: in0 q [B, S, H, D], in1 k and in2 v [B, T, G, D], H a multiple of G (query head  \
      * h reads key head h / (H/G)), in3 key mask [B, T] I64 (0 = hidden) or none; params attention. A row without a    \
-     * visible key is 0. out0 [B, S, H, D]; out1 [B, S, H] the log-sum-exp (-inf for such a row), or none */           \
+     * visible key is 0. out0 [B, S, H, D]; out1 [B, S, H, 2] the greatest score and the sum of exp(score - greatest)  \
+     * (-inf and 0 for such a row), or none */                                                                         \
     X(attention)                                                                                                       \
+    /* Two attentions of the same queries over different keys become that over all of them: in0, in2 [B, S, H, D]      \
+     * outputs, in1, in3 [B, S, H, 2] as above -> out0 (in place of in0), out1 */                                      \
+    X(attention_merge)                                                                                                 \
     /* out = in0 / sqrt(mean(in0^2) + eps) * in1 over the last dimension;  in1 [D] weight or none. In place */         \
     X(rms_norm)                                                                                                        \
     /* out = (in0 - mean) / sqrt(var + eps) * in1 + in2 over the last dimension;  in1, in2 [D] or none. In place */    \
@@ -62,7 +66,8 @@ typedef struct tsr__view {
     X(rope)                                                                                                            \
     /* out [B, 2H, 2W, C]: nearest neighbour of in0 [B, H, W, C] */                                                    \
     X(upsample_nearest2x)                                                                                              \
-    /* out = in0 made dense;  in0 may have any strides, any dtype, up to TSR_MAX_DIMS dimensions */                    \
+    /* out = in0 made dense;  in0 may have any strides, any dtype, up to TSR_MAX_DIMS dimensions, and here also out    \
+     * may have strides */                                                                                             \
     X(copy)                                                                                                            \
     /* out = in0 and in1 joined along dimension params.axis */                                                         \
     X(concat)

@@ -6,9 +6,12 @@
 #include <string.h>
 
 void tsr__graph_visit_collectives(const tsr__graph *graph, tsr__collective_visitor visit, void *user) {
-    static const int kinds[] = {[TSR__STEP_ALL_REDUCE] = TSR__ALL_REDUCE, [TSR__STEP_ALL_GATHER] = TSR__ALL_GATHER};
+    static const int kinds[] = {[TSR__STEP_ALL_REDUCE] = TSR__ALL_REDUCE,
+                                [TSR__STEP_ALL_GATHER] = TSR__ALL_GATHER,
+                                [TSR__STEP_ALL_TO_ALL] = TSR__ALL_TO_ALL,
+                                [TSR__STEP_START_SHIFT] = TSR__SEND_RECEIVE};
     for (int32_t s = 0; s < graph->n_steps; s++)
-        if (graph->steps[s].comm)
+        if (graph->steps[s].comm && graph->steps[s].kind != TSR__STEP_FINISH_SHIFT)
             visit(user, kinds[graph->steps[s].kind], graph->steps[s].comm, graph->steps[s].payload_bytes);
 }
 
@@ -25,9 +28,83 @@ tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v) {
     tsr__comm *comm = tsr__value_record_of(x, v)->partial;
     if (!comm) return v;
     size_t bytes = tsr__view_bytes(tsr__value_strides(x, v));
-    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_REDUCE, comm, bytes, run_all_reduce, NULL}, v, NULL);
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_REDUCE, comm, bytes, run_all_reduce, NULL, TSR_F32}, v, NULL);
     tsr__value_record_of(x, v)->summed = true;
     return v;
+}
+
+/* --- between ranks --- */
+
+/* What each rank sends and receives, in bytes. */
+typedef struct traffic {
+    size_t sent[TSR__MAX_RANKS], received[TSR__MAX_RANKS];
+} traffic;
+
+/* Bytes of n counts of elements; returns their sum in elements. */
+static int64_t count_bytes(const int64_t *elements, int n, size_t size, size_t *bytes) {
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        bytes[i] = (size_t)elements[i] * size;
+        sum += elements[i];
+    }
+    return sum;
+}
+
+static tsr_status run_gather_values(tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user) {
+    return tsr__all_gather(comm, in->data, ((const traffic *)user)->received, out->data);
+}
+
+tsr__value tsr__all_gather_values(tsr__exec *x, tsr__comm *comm, tsr__value v, const int64_t *elements) {
+    if (tsr__exec_stopped(x) || tsr__is_none(v)) return tsr__none();
+    traffic t;
+    tsr_dtype dtype = tsr__value_strides(x, v)->dtype;
+    size_t size = tsr_dtype_bits(dtype) / 8;
+    tsr__value out = {.ndim = 1, .shape = {count_bytes(elements, comm->size, size, t.received)}};
+    size_t payload = (size_t)out.shape[0] * size;
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_GATHER, comm, payload, run_gather_values, &t, dtype}, v, &out);
+    return out;
+}
+
+static tsr_status run_all_to_all(tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user) {
+    const traffic *t = user;
+    return tsr__all_to_all(comm, in->data, t->sent, out->data, t->received);
+}
+
+tsr__value tsr__all_to_all_values(tsr__exec *x, tsr__comm *comm, tsr__value v, const int64_t *sent,
+                                  const int64_t *received) {
+    if (tsr__exec_stopped(x) || tsr__is_none(v)) return tsr__none();
+    traffic t;
+    size_t payload = (size_t)count_bytes(sent, comm->size, sizeof(float), t.sent) * sizeof(float);
+    tsr__value out = {.ndim = 1, .shape = {count_bytes(received, comm->size, sizeof(float), t.received)}};
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_TO_ALL, comm, payload, run_all_to_all, &t, TSR_F32}, v, &out);
+    return out;
+}
+
+static tsr_status run_start(tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user) {
+    (void)user;
+    int to = (comm->rank + 1) % comm->size, from = (comm->rank + comm->size - 1) % comm->size;
+    return tsr__start_send_receive(comm, in->data, tsr__view_bytes(in), to, out->data, tsr__view_bytes(out), from);
+}
+
+tsr__value tsr__start_shift(tsr__exec *x, tsr__comm *comm, tsr__value v, int ndim, const int64_t *shape) {
+    if (tsr__exec_stopped(x) || tsr__is_none(v)) return tsr__none();
+    tsr__value out = {.ndim = ndim};
+    memcpy(out.shape, shape, (size_t)ndim * sizeof *shape);
+    size_t payload = tsr__view_bytes(tsr__value_strides(x, v));
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_START_SHIFT, comm, payload, run_start, NULL, TSR_F32}, v, &out);
+    return out;
+}
+
+static tsr_status run_finish(tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user) {
+    (void)in;
+    (void)out;
+    (void)user;
+    return tsr__finish_send_receive(comm);
+}
+
+void tsr__finish_shift(tsr__exec *x, tsr__comm *comm, tsr__value sent) {
+    if (tsr__exec_stopped(x) || tsr__is_none(sent)) return;
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_FINISH_SHIFT, comm, 0, run_finish, NULL, TSR_F32}, sent, NULL);
 }
 
 /* --- gather --- */
@@ -84,8 +161,8 @@ tsr__value tsr__gather_over_ranks(tsr__exec *x, tsr__value v, tsr__axis axis) {
     if (!tsr__view_is_dense(tsr__value_strides(x, v))) v = tsr__contiguous(x, v);
     measure(&split, v.shape, v.ndim, &p);
     tsr__value flat = {.ndim = 1, .shape = {(int64_t)(p.total / sizeof(float))}};
-    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_GATHER, split.comm, p.total, run_all_gather, p.bytes}, v,
-                       &flat);
+    tsr__emit_exchange(x, &(tsr__exchange){TSR__STEP_ALL_GATHER, split.comm, p.total, run_all_gather, p.bytes, TSR_F32},
+                       v, &flat);
     tsr__value out = join(x, flat, &p, v, &split);
     for (tsr__axis other = 0; other < TSR__N_AXES; other++)
         if (other != axis && !tsr__is_none(v)) tsr__set_split(x, out, other, tsr__value_split(x, v, other));

@@ -86,6 +86,14 @@ tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, .
 
 /* --- record and run --- */
 
+static void move_exchange(void *comm) { tsr__comm_progress(comm); }
+
+/* What moves communication between the tiles of long operations; NULL: nothing is under way. */
+static void set_progress(tsr__exec *x, tsr__comm *comm) {
+    x->device->on_tile = comm ? move_exchange : NULL;
+    x->device->on_tile_user = comm;
+}
+
 static tsr_status begin(tsr__exec *x, mode m, tsr__graph *graph) {
     x->status = TSR_OK;
     x->departed = false;
@@ -117,6 +125,7 @@ tsr_status tsr__exec_run(tsr__exec *x, tsr__graph *graph, void *context) {
     TSR__TRY(begin(x, RUNNING, graph));
     graph->forward(x, context);
     x->mode = IDLE;
+    set_progress(x, NULL);
     if (x->status == TSR_OK && (x->next_step != graph->n_steps || x->next_value != graph->n_values))
         x->status = tsr__fail(x->engine, TSR_INTERNAL, "a run ended after %d of the %d steps of its record",
                               x->next_step, graph->n_steps);
@@ -301,9 +310,25 @@ void tsr__assign(tsr__exec *x, const tsr__view *kept_view, tsr__value v) {
     check(x, x->device->ops->run[TSR__OP_copy](x->device, &op));
 }
 
+tsr__value tsr__empty(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *shape) {
+    tsr__view view = tsr__view_dense(NULL, dtype, ndim, shape);
+    return new_value(x, &view, -1, 0, NULL);
+}
+
+/* The target is named as an input, so that its memory lives from the first piece on. */
+void tsr__fill(tsr__exec *x, tsr__value target, tsr__value v) {
+    tsr__step s = {.kind = TSR__STEP_FILL, .in = {v.id, target.id, -1, -1}, .out = {-1, -1}};
+    bool same = v.ndim == target.ndim && memcmp(v.shape, target.shape, (size_t)v.ndim * sizeof *v.shape) == 0;
+    if (!same) (void)tsr__exec_fail(x, TSR_SHAPE, "fill: the shapes of the target and of what goes there differ");
+    tsr__check_whole(x, "fill", v);
+    if (!next_step(x, &s) || !computing(x)) return;
+    tsr__op op = {.kind = TSR__OP_copy, .in = {resolve(x, v.id)}, .out = {resolve(x, target.id)}};
+    check(x, x->device->ops->run[TSR__OP_copy](x->device, &op));
+}
+
 void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr__value *out) {
     if (out) {
-        tsr__view view = tsr__view_dense(NULL, TSR_F32, out->ndim, out->shape);
+        tsr__view view = tsr__view_dense(NULL, e->dtype ? e->dtype : TSR_F32, out->ndim, out->shape);
         *out = new_value(x, &view, -1, 0, NULL);
     }
     tsr__step s = transfer(e->kind, in.id, out ? out->id : -1);
@@ -313,6 +338,8 @@ void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr
     tsr__comm_progress(e->comm);
     /* also after a failure of this rank: the others wait for it */
     check(x, e->run(e->comm, resolve(x, in.id), out ? resolve(x, out->id) : NULL, e->user));
+    if (e->kind == TSR__STEP_START_SHIFT || e->kind == TSR__STEP_FINISH_SHIFT)
+        set_progress(x, e->kind == TSR__STEP_START_SHIFT ? e->comm : NULL);
 }
 
 void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v) {

@@ -10,6 +10,8 @@
 
 #include "device/device.h"
 
+#include <tessera/checkpoint.h>
+
 typedef struct tsr__exec tsr__exec;
 typedef struct tsr__graph tsr__graph;
 
@@ -31,12 +33,19 @@ typedef enum tsr__axis { TSR__AXIS_TP, TSR__AXIS_SEQUENCE, TSR__N_AXES } tsr__ax
 enum { TSR__MAX_PARTS = 8 };
 typedef char *(*tsr__path_fn)(const void *owner, char *text, size_t size);
 
+/* The i-th of n pieces of `length` by that rule. */
+static inline tsr_range tsr__tensor_split(int64_t length, int64_t n, int64_t i) {
+    int64_t size = length / n, longer = length % n, begin = i * size + (i < longer ? i : longer);
+    return (tsr_range){begin, begin + size + (i < longer)};
+}
+
 typedef struct tsr__split {
     struct tsr__comm *comm; /* of the ranks that hold the pieces; NULL: the value is whole */
     int dim, pieces;
     size_t n_parts;
-    int64_t parts[TSR__MAX_PARTS]; /* global lengths */
-    const void *origin;            /* what split it, for messages */
+    int64_t parts[TSR__MAX_PARTS];        /* global lengths */
+    const void *origin;                   /* what split it, for messages */
+    const struct tsr__sequence *sequence; /* of the context axis: how attention goes over it */
     tsr__path_fn origin_path;
 } tsr__split;
 
@@ -101,6 +110,11 @@ TSR_NODISCARD tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float 
 /* The shape of the whole value, of which this rank may hold a part only. */
 tsr__value tsr__whole_shape(const tsr__exec *x, tsr__value v);
 
+/* Where part `part` of a split value begins on rank `rank`, counted from the part's own beginning, and how long that
+ * piece is. */
+tsr_range tsr__split_piece(const tsr__split *split, size_t part, int rank);
+/* Length of the split dimension on rank `rank`, and of the whole (rank < 0). */
+int64_t tsr__split_length(const tsr__split *split, int rank);
 /* How v is split along an axis. */
 const tsr__split *tsr__value_split(const tsr__exec *x, tsr__value v, tsr__axis axis);
 /* Declares that v is a rank's part. While recording; a run takes it from the record. */
@@ -123,7 +137,7 @@ typedef struct tsr__emission {
 } tsr__emission;
 void tsr__emit(tsr__exec *x, const tsr__emission *e, tsr__value *out);
 tsr_dtype tsr__exec_round_inputs(const tsr__exec *x);
-/* Appends or executes a collective step: run reads `in` and writes `out`, of which the caller gives the shape (F32);
+/* Appends or executes a collective step: run reads `in` and writes `out`, of which the caller gives the shape;
  * out NULL: in place. It runs also after a failure of this rank, because the others wait for it. */
 typedef struct tsr__exchange {
     int kind; /* TSR__STEP_... */
@@ -131,6 +145,7 @@ typedef struct tsr__exchange {
     size_t payload_bytes;
     tsr_status (*run)(struct tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user);
     const void *user;
+    tsr_dtype dtype; /* of out; NONE: F32 */
 } tsr__exchange;
 void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr__value *out);
 

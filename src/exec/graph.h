@@ -10,8 +10,12 @@ enum {
     TSR__STEP_DOWNLOAD,
     TSR__STEP_TAP,
     TSR__STEP_ASSIGN,
+    TSR__STEP_FILL,
     TSR__STEP_ALL_REDUCE,
-    TSR__STEP_ALL_GATHER
+    TSR__STEP_ALL_GATHER,
+    TSR__STEP_ALL_TO_ALL,
+    TSR__STEP_START_SHIFT,
+    TSR__STEP_FINISH_SHIFT
 };
 
 typedef struct tsr__value_record {

@@ -68,7 +68,7 @@ tsr__value tsr__conv2d(tsr__exec *x, tsr__value in, tsr__value weight, tsr__valu
 }
 
 tsr__value tsr__sdpa(tsr__exec *x, tsr__value q, tsr__value k, tsr__value v, tsr__attention_options options,
-                     tsr__value *lse) {
+                     tsr__value *stats) {
     if (broken(x, q, k) || broken(x, v, q)) return NONE;
     tsr__value mask = options.key_mask;
     if (q.ndim != 4 || k.ndim != 4 || !same_shape(k, v) || q.shape[0] != k.shape[0] || last(q) != last(k) ||
@@ -79,14 +79,31 @@ tsr__value tsr__sdpa(tsr__exec *x, tsr__value q, tsr__value k, tsr__value v, tsr
     float scale = options.scale != 0.0f ? options.scale : 1.0f / sqrtf((float)last(q));
     tsr__emission e = {.op = {.kind = TSR__OP_attention, .param.attention = {scale, options.causal}},
                        .in = IN(q, k, v, mask),
-                       .n_out = lse ? 2 : 1,
+                       .n_out = stats ? 2 : 1,
                        .out_dtype = TSR_F32,
                        .flops = 4.0 * (double)(q.shape[0] * q.shape[2]) * (double)q.shape[1] * (double)k.shape[1] *
                                 (double)last(q)};
-    tsr__value out[2] = {q, {.ndim = 3, .shape = {q.shape[0], q.shape[1], q.shape[2]}}};
+    tsr__value out[2] = {q, {.ndim = 4, .shape = {q.shape[0], q.shape[1], q.shape[2], 2}}};
     tsr__emit(x, &e, out);
-    if (lse) *lse = out[1];
+    if (stats) *stats = out[1];
     return out[0];
+}
+
+tsr__partial_attention tsr__merge_attention(tsr__exec *x, tsr__partial_attention a, tsr__partial_attention b) {
+    tsr__partial_attention none = {NONE, NONE};
+    if (broken(x, a.out, a.stats) || broken(x, b.out, b.stats)) return none;
+    if (!same_shape(a.out, b.out) || !same_shape(a.stats, b.stats)) {
+        (void)refuse(x, TSR__OP_attention_merge, a.out, b.out);
+        return none;
+    }
+    tsr__emission e = {.op.kind = TSR__OP_attention_merge,
+                       .in = IN(a.out, a.stats, b.out, b.stats),
+                       .n_out = 2,
+                       .out_dtype = TSR_F32,
+                       .in_place = true};
+    tsr__value out[2] = {a.out, a.stats};
+    tsr__emit(x, &e, out);
+    return (tsr__partial_attention){out[0], out[1]};
 }
 
 static tsr__value norm(tsr__exec *x, tsr__op op, tsr__value in, tsr__value a, tsr__value b) {

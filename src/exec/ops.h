@@ -27,9 +27,15 @@ typedef struct tsr__attention_options {
     bool causal;
     float scale; /* 0: 1/sqrt(head_dim) */
 } tsr__attention_options;
-/* q [B, S, H, D], k and v [B, T, G, D] -> [B, S, H, D]; lse [B, S, H] if not NULL. */
+/* q [B, S, H, D], k and v [B, T, G, D] -> [B, S, H, D]; stats, if not NULL: [B, S, H, 2], see device.h. */
 tsr__value tsr__sdpa(tsr__exec *x, tsr__value q, tsr__value k, tsr__value v, tsr__attention_options options,
-                     tsr__value *lse);
+                     tsr__value *stats);
+/* An attention of queries, output and stats. */
+typedef struct tsr__partial_attention {
+    tsr__value out, stats;
+} tsr__partial_attention;
+/* Of the same queries over the keys of a and of b. */
+tsr__partial_attention tsr__merge_attention(tsr__exec *x, tsr__partial_attention a, tsr__partial_attention b);
 
 tsr__value tsr__rms_norm(tsr__exec *x, tsr__value in, tsr__value weight, float eps); /* weight or none */
 tsr__value tsr__layer_norm(tsr__exec *x, tsr__value in, tsr__value weight, tsr__value bias, float eps); /* or none */
@@ -62,12 +68,26 @@ tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope); /* in [B, S
 tsr__value tsr__upsample_nearest2x(tsr__exec *x, tsr__value in);
 tsr__value tsr__contiguous(tsr__exec *x, tsr__value in);
 tsr__value tsr__concat(tsr__exec *x, tsr__value a, tsr__value b, int dim); /* negative: from the end */
+/* Memory that tsr__fill writes piece by piece: `target`, a view of it, gets the elements of v, of the same shape. */
+tsr__value tsr__empty(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *shape);
+void tsr__fill(tsr__exec *x, tsr__value target, tsr__value v);
+/* v as this rank's own: what follows cuts and joins it without regard to other ranks. */
+tsr__value tsr__as_local(tsr__exec *x, tsr__value v);
 
 /* A partial sum (what a matmul over split channels leaves on each rank) becomes the sum, in place; another value stays
  * as it is. */
 tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v);
 /* A value that is split along the axis becomes whole on every rank; another one stays as it is. */
 tsr__value tsr__gather_over_ranks(tsr__exec *x, tsr__value v, tsr__axis axis);
+/* Between ranks, of what they hold locally; recv [n] elements of v's dtype. all_gather: v of every rank, one after
+ * another. all_to_all: part i of v goes to rank i, parts lie one after another. Elements, by rank. */
+tsr__value tsr__all_gather_values(tsr__exec *x, struct tsr__comm *comm, tsr__value v, const int64_t *elements);
+tsr__value tsr__all_to_all_values(tsr__exec *x, struct tsr__comm *comm, tsr__value v, const int64_t *sent,
+                                  const int64_t *received);
+/* Begins to send v to the next rank and to receive a value of `shape` from the one before; what comes may be read, and
+ * v be written, behind tsr__finish_shift. */
+tsr__value tsr__start_shift(tsr__exec *x, struct tsr__comm *comm, tsr__value v, int ndim, const int64_t *shape);
+void tsr__finish_shift(tsr__exec *x, struct tsr__comm *comm, tsr__value sent);
 /* This rank's piece of a value that is whole, as `split` cuts it. A view. */
 tsr__value tsr__take_piece(tsr__exec *x, tsr__value v, tsr__axis axis, const tsr__split *split);
 

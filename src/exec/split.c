@@ -8,10 +8,7 @@
 /* --- pieces --- */
 
 tsr_range tsr__split_piece(const tsr__split *split, size_t part, int rank) {
-    int64_t piece = (int64_t)rank * split->pieces / split->comm->size;
-    int64_t size = split->parts[part] / split->pieces, longer = split->parts[part] % split->pieces;
-    int64_t begin = piece * size + (piece < longer ? piece : longer);
-    return (tsr_range){begin, begin + size + (piece < longer)};
+    return tsr__tensor_split(split->parts[part], split->pieces, (int64_t)rank * split->pieces / split->comm->size);
 }
 
 int64_t tsr__split_length(const tsr__split *split, int rank) {
@@ -53,7 +50,7 @@ static void refuse(tsr__exec *x, const char *what, tsr__axis axis, const tsr__sp
  * take whole values only. */
 static const char *const formulas[TSR__OP_COUNT] = {
     [TSR__OP_matmul] = "*k,nk,n->*n|k",
-    [TSR__OP_attention] = "bshD,bTgD,bTgD,bT->bshD,bsh",
+    [TSR__OP_attention] = "bshD,bTgD,bTgD,bT->bshD,bshC",
     [TSR__OP_rms_norm] = "*D,D->*D",
     [TSR__OP_layer_norm] = "*D,D,D->*D",
     [TSR__OP_modulate] = "bsd,bd,bd->bsd",

@@ -5,14 +5,6 @@
 #include "exec/exec.h"
 #include "exec/graph.h"
 
-#include <tessera/checkpoint.h>
-
-/* Where part `part` of a split value begins on rank `rank`, counted from the part's own beginning, and how long that
- * piece is. */
-tsr_range tsr__split_piece(const tsr__split *split, size_t part, int rank);
-/* Length of the split dimension on rank `rank`, and of the whole (rank < 0). */
-int64_t tsr__split_length(const tsr__split *split, int rank);
-
 /* Gives the outputs of an operation that is being recorded the splits that follow from its inputs. Refuses what would
  * mix pieces of different ranks, or of one rank with a whole. */
 void tsr__split_operation(tsr__exec *x, const tsr__emission *e, const tsr__value *out);

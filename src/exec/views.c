@@ -107,3 +107,9 @@ tsr__value tsr__permute(tsr__exec *x, tsr__value v, const int *order) {
     tsr__split_permute(x, v, order, out);
     return out;
 }
+
+tsr__value tsr__as_local(tsr__exec *x, tsr__value v) {
+    if (tsr__is_none(v) || tsr__exec_stopped(x)) return tsr__none();
+    const tsr__view view = *tsr__value_strides(x, v);
+    return tsr__value_view(x, v, 0, view.ndim, view.shape, view.stride);
+}

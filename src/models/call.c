@@ -51,6 +51,16 @@ tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weight
 
 /* --- one forward --- */
 
+void tsr__model_forward(tsr__exec *x, const tsr_model *model, const tsr__value *in, tsr__value *out) {
+    const tsr_model_desc *desc = model->desc;
+    tsr__module *root = model->self;
+    tsr__value arguments[TSR__MAX_ARGUMENTS];
+    for (int i = 0; desc->inputs[i].name; i++)
+        arguments[i] = tsr__port_in(x, root, desc->inputs[i].name, in[i], desc->inputs[i].batched);
+    desc->forward(x, root, arguments, out);
+    if (!tsr__exec_stopped(x)) tsr__cp_check_used(x, root);
+}
+
 void tsr__call_forward(tsr__exec *x, void *context) {
     tsr__call *call = context;
     const tsr_model_desc *desc = call->model->desc;
@@ -61,7 +71,7 @@ void tsr__call_forward(tsr__exec *x, void *context) {
         in[i] = given ? tsr__upload(x, t->dtype, t->ndim, t->shape, t->data) : tsr__none();
     }
     for (int i = 0; i < TSR__MAX_RESULTS; i++) out[i] = tsr__none();
-    desc->forward(x, call->model->self, in, out);
+    tsr__model_forward(x, call->model, in, out);
     for (int i = 0; desc->outputs[i] && !tsr__exec_stopped(x); i++) {
         tsr_tensor *t = &call->outputs[i];
         *t = (tsr_tensor){.name = desc->outputs[i], .dtype = TSR_F32, .ndim = out[i].ndim, .data = t->data};

@@ -235,5 +235,20 @@ tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int deg
     return count_bytes(model);
 }
 
+tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout *l) {
+    const tsr_cp_plan *plan = model->cp_plan ? model->cp_plan : model->desc->cp_plan;
+    char known[512];
+    TSR__TRY(tsr__model_split(model, l->tp, l->tp_rank, l->tp_degree));
+    if (!l->sequence) return TSR_OK;
+    if (!plan)
+        return tsr__fail(model->engine, TSR_UNSUPPORTED, "%s has no context-parallel plan; classes that have one: %s",
+                         model->desc->class_name, tsr__model_classes_with_cp_plan(known, sizeof known));
+    tsr__tp_plan tp = tsr__model_tp_plan(model);
+    TSR__TRY(tsr__cp_check_heads(model->engine, tp.class_name, tp.heads, l->tp_degree, l->sequence));
+    TSR__TRY(tsr__cp_apply(&model->tree, model->self, plan, l->sequence));
+    model->split = true;
+    return TSR_OK;
+}
+
 const char *tsr_model_class_name(const tsr_model *model) { return model->desc->class_name; }
 size_t tsr_model_weight_bytes(const tsr_model *model) { return model->weight_bytes; }

@@ -4,6 +4,7 @@
 
 #include "io/json.h"
 #include "nn/layers.h"
+#include "parallel/context_parallel.h"
 #include "parallel/layout.h"
 #include "parallel/tensor_parallel.h"
 
@@ -37,6 +38,7 @@ typedef struct tsr_model_desc {
     tsr__tp_rules tp_plan;      /* the rows of diffusers' _tp_plan; none: the class has no plan and cannot be split */
     tsr__tp_rules tp_plan_more; /* rows for the rest, for the plan "full" */
     int64_t (*heads)(const void *self); /* attention heads, which a degree must divide */
+    const tsr_cp_plan *cp_plan;         /* diffusers' _cp_plan; NULL: its sequence cannot be split */
 } tsr_model_desc;
 
 /* Refuses arguments of diffusers' from_pretrained (name, value, ..., NULL) that Tessera cannot honour, by name. NULL:
@@ -50,6 +52,7 @@ TSR_NODISCARD tsr_status tsr__folder_check(tsr_engine *engine, const char *folde
 const tsr_model_desc *tsr__model_desc_find(const char *class_name);
 const char *tsr__model_classes(char *text, size_t size);
 const char *tsr__model_classes_with_plan(char *text, size_t size);
+const char *tsr__model_classes_with_cp_plan(char *text, size_t size);
 
 struct tsr_model {
     tsr_engine *engine;
@@ -63,6 +66,7 @@ struct tsr_model {
     tsr_checkpoint *checkpoint; /* NULL for random weights */
     size_t weight_bytes;        /* of this rank's part */
     tsr__layout layout;         /* its own, of a model that was opened by itself */
+    const tsr_cp_plan *cp_plan; /* the caller's; NULL: that of the class */
     tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
     bool marked;                /* with its plan */
     bool split, loaded;
@@ -81,6 +85,9 @@ TSR_NODISCARD tsr_status tsr__model_mark(tsr_model *model);
  * tsr__tp_split. */
 TSR_NODISCARD tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int degree);
 tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
+/* Weights and sequence as the layout says. Before loading. Local. Errors: also UNSUPPORTED (a class without a context
+ * plan), those of tsr__cp_apply. */
+TSR_NODISCARD tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout *layout);
 
 /* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
@@ -100,6 +107,8 @@ typedef struct tsr__call {
         outputs[TSR__MAX_RESULTS]; /* shapes are set by the meta run; data by whoever allocates them before the run */
 } tsr__call;
 void tsr__call_forward(tsr__exec *x, void *call);
+/* The forward of a model: arguments in the descriptor's order, split and gathered where a context plan says so. */
+void tsr__model_forward(tsr__exec *x, const tsr_model *model, const tsr__value *in, tsr__value *out);
 
 /* Compares what all ranks of a host need with what it has; TSR_NOMEM with both numbers, or a warning under `force`.
  * Collective over all ranks: all return the same. */

@@ -12,13 +12,20 @@ const tsr_model_desc *tsr__model_desc_find(const char *class_name) {
     return NULL;
 }
 
-static const char *list_classes(bool planned, char *text, size_t size) {
+static bool any(const tsr_model_desc *desc) { return desc != NULL; }
+static bool planned(const tsr_model_desc *desc) { return desc->tp_plan.n > 0; }
+static bool context_planned(const tsr_model_desc *desc) { return desc->cp_plan != NULL; }
+
+static const char *list_classes(bool (*belongs)(const tsr_model_desc *desc), char *text, size_t size) {
     size_t used = 0;
     for (size_t i = 0; i < TSR__COUNT(all) && used < size; i++)
-        if (!planned || all[i]->tp_plan.n)
+        if (belongs(all[i]))
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", all[i]->class_name);
     return text;
 }
 
-const char *tsr__model_classes(char *text, size_t size) { return list_classes(false, text, size); }
-const char *tsr__model_classes_with_plan(char *text, size_t size) { return list_classes(true, text, size); }
+const char *tsr__model_classes(char *text, size_t size) { return list_classes(any, text, size); }
+const char *tsr__model_classes_with_plan(char *text, size_t size) { return list_classes(planned, text, size); }
+const char *tsr__model_classes_with_cp_plan(char *text, size_t size) {
+    return list_classes(context_planned, text, size);
+}

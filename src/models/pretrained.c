@@ -16,7 +16,7 @@ static tsr_status open_part(tsr_engine *engine, const char *folder, const tsr_mo
     if (options->dtype != TSR_DTYPE_NONE) (*out)->dtype = options->dtype;
     (*out)->force = options->force;
     if (parallel.tp_plan) (*out)->tp_plan = *parallel.tp_plan;
-    return tsr__model_split(*out, layout->tp, layout->tp_rank, layout->tp_degree);
+    return tsr__model_lay_out(*out, layout);
 }
 
 /* Between two agreements a rank only does what needs no other. */
@@ -128,22 +128,35 @@ static tsr_status check_unsplit(const tsr_model *model, bool weights_already_sha
     return TSR_OK;
 }
 
-tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,
-                                     const tsr_tp_plan *plan, bool weights_already_sharded) {
+/* The layout of a model that is open. */
+static tsr_status spread(tsr_model *model, const tsr_parallel_config *config, bool weights_already_sharded) {
     tsr_engine *engine = model->engine;
-    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
-    parallel.tensor_parallel = config;
     TSR__TRY(tsr_status_agree(engine, check_unsplit(model, weights_already_sharded)));
-    TSR__TRY(tsr__layout_open(engine, &parallel, &model->layout));
-    const tsr__layout *l = &model->layout;
-    if (plan) model->tp_plan = *plan;
-    tsr_status status = tsr_status_agree(engine, tsr__model_split(model, l->tp, l->tp_rank, l->tp_degree));
+    TSR__TRY(tsr__layout_open(engine, config, &model->layout));
+    tsr_status status = tsr_status_agree(engine, tsr__model_lay_out(model, &model->layout));
     if (status == TSR_OK && !weights_already_sharded) status = tsr_status_agree(engine, tsr__model_keep_part(model));
     return status;
+}
+
+tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,
+                                     const tsr_tp_plan *plan, bool weights_already_sharded) {
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    parallel.tensor_parallel = config;
+    if (plan) model->tp_plan = *plan;
+    return spread(model, &parallel, weights_already_sharded);
+}
+
+tsr_status tsr_apply_context_parallel(tsr_model *model, const tsr_context_parallel_config *config,
+                                      const tsr_cp_plan *plan) {
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    parallel.context_parallel = config;
+    model->cp_plan = plan;
+    return spread(model, &parallel, !model->loaded);
 }
 
 tsr_status tsr_model_enable_parallelism(tsr_model *model, const tsr_parallel_config *config) {
     tsr_parallel_config given = TSR_PARALLEL_CONFIG_INIT;
     tsr__take_options(&given, sizeof given, config);
-    return tsr_apply_tensor_parallel(model, given.tensor_parallel, given.tp_plan, false);
+    if (given.tp_plan) model->tp_plan = *given.tp_plan;
+    return spread(model, &given, false);
 }

@@ -226,6 +226,19 @@ static const tsr_tp_rule flux2_tp_plan_more[] = {
 };
 /* clang-format on */
 
+/* diffusers' _cp_plan. Text and image are split each by itself, so that a rank holds a piece of either. */
+/* clang-format off */
+static const tsr_cp_input flux2_cp_inputs[] = {
+    {"", "hidden_states",         0, 1, 3},
+    {"", "encoder_hidden_states", 0, 1, 3},
+    {"", "img_ids",               0, 1, 3},
+    {"", "txt_ids",               0, 1, 3},
+};
+static const tsr_cp_output flux2_cp_outputs[] = {{"proj_out", 0, 1, 3}};
+/* clang-format on */
+static const tsr_cp_plan flux2_cp_plan = {flux2_cp_inputs, TSR__COUNT(flux2_cp_inputs), flux2_cp_outputs,
+                                          TSR__COUNT(flux2_cp_outputs)};
+
 static int64_t flux2_heads(const void *model) {
     const flux2 *self = model;
     return self->dim / self->head_dim;
@@ -293,8 +306,8 @@ static streams double_attention_forward(tsr__exec *x, const flux2 *self, const d
     tsr__value out = tsr__attention(x, q, k, v, (tsr__attention_options){.key_mask = tsr__none()});
     tsr__value img = tsr__linear_forward(x, &a->to_out.item, tsr__slice(x, out, 1, S, S + L));
     tsr__value txt = tsr__linear_forward(x, &a->to_add_out, tsr__slice(x, out, 1, 0, S));
-    tsr__tapped_at(x, &a->module, 0, img);
-    tsr__tapped_at(x, &a->module, 1, txt);
+    img = tsr__tapped_at(x, &a->module, 0, img);
+    txt = tsr__tapped_at(x, &a->module, 1, txt);
     return (streams){txt, img};
 }
 
@@ -313,8 +326,8 @@ static streams double_block_forward(tsr__exec *x, const flux2 *self, const doubl
     s.img = tsr__gated_add(x, s.img, ff_img.gate, h.img);
     h.txt = feed_forward_forward(x, &b->ff_context, modulated(x, &b->norm2_context, s.txt, ff_txt));
     s.txt = tsr__gated_add(x, s.txt, ff_txt.gate, h.txt);
-    tsr__tapped_at(x, &b->module, 0, s.txt);
-    tsr__tapped_at(x, &b->module, 1, s.img);
+    s.txt = tsr__tapped_at(x, &b->module, 0, s.txt);
+    s.img = tsr__tapped_at(x, &b->module, 1, s.img);
     return s;
 }
 
@@ -346,7 +359,7 @@ static tsr__value single_block_forward(tsr__exec *x, const flux2 *self, const si
 /* MLP_t(sinusoid(1000 t)) + MLP_g(sinusoid(1000 g)), [B, D] */
 static tsr__value time_guidance_forward(tsr__exec *x, const flux2 *self, tsr__value t, tsr__value guidance) {
     tsr__value proj = tsr__sinusoid(x, t, 1000.0f, self->timestep_channels);
-    tsr__tapped_at(x, &self->time_guidance_embed.time_proj.module, 0, proj);
+    proj = tsr__tapped(x, &self->time_guidance_embed.time_proj.module, proj);
     tsr__value temb = tsr__timestep_embedding_forward(x, &self->time_guidance_embed.timestep_embedder, proj);
     if (self->guidance_embeds && !tsr__is_none(guidance)) {
         proj = tsr__sinusoid(x, guidance, 1000.0f, self->timestep_channels);
@@ -358,8 +371,8 @@ static tsr__value time_guidance_forward(tsr__exec *x, const flux2 *self, tsr__va
 
 static tsr__rope rope_forward(tsr__exec *x, const flux2 *self, tsr__value txt_ids, tsr__value img_ids) {
     tsr__rope img = tsr__rope_table(x, img_ids, self->axes_dims_rope, self->rope_theta, true, TSR__ROPE_INTERLEAVED);
-    tsr__tapped_at(x, &self->pos_embed.module, 0, img.cos);
-    tsr__tapped_at(x, &self->pos_embed.module, 1, img.sin);
+    img.cos = tsr__tapped_at(x, &self->pos_embed.module, 0, img.cos);
+    img.sin = tsr__tapped_at(x, &self->pos_embed.module, 1, img.sin);
     tsr__rope txt = tsr__rope_table(x, txt_ids, self->axes_dims_rope, self->rope_theta, true, TSR__ROPE_INTERLEAVED);
     tsr__value cos = tsr__concat(x, txt.cos, img.cos, 0), sin = tsr__concat(x, txt.sin, img.sin, 0);
     return (tsr__rope){cos, sin, TSR__ROPE_INTERLEAVED};
@@ -425,6 +438,7 @@ const tsr_model_desc tsr__flux2_transformer = {
     .tp_plan = TSR__TP_RULES(flux2_tp_plan),
     .tp_plan_more = TSR__TP_RULES(flux2_tp_plan_more),
     .heads = flux2_heads,
+    .cp_plan = &flux2_cp_plan,
 };
 
 int64_t tsr__flux2_in_channels(const tsr_model *model) { return ((const flux2 *)model->self)->in_channels; }

@@ -105,26 +105,33 @@ tsr_status tsr__module_visit_params(tsr__module *module, tsr__param_visitor visi
     return TSR_OK;
 }
 
-void tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v) { tsr__tap(x, module, index, v); }
-
-tsr__value tsr__tapped(tsr__exec *x, const tsr__module *module, tsr__value v) {
-    tsr__tap(x, module, 0, v);
-    return v;
+tsr_status tsr__module_visit(tsr__module *module, tsr__module_visitor visit, void *user) {
+    TSR__TRY(visit(user, module));
+    for (tsr__module *child = module->first_child; child; child = child->next)
+        TSR__TRY(tsr__module_visit(child, visit, user));
+    return TSR_OK;
 }
 
-tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value v) {
-    tsr__tap(x, module, 0, tsr__permute(x, v, TSR__ORDER(0, 3, 1, 2)));
-    return v;
+tsr_status tsr__module_match(tsr__module *root, const char *glob, tsr__module_visitor visit, void *user,
+                             bool *misplaced) {
+    if (!*glob) return visit(user, root);
+    size_t n = strcspn(glob, ".");
+    bool any = n == 1 && *glob == '*';
+    *misplaced |= any && root->kind != TSR__LIST_OF_MODULES;
+    for (tsr__module *child = root->first_child; child && !*misplaced; child = child->next)
+        if (any || (strlen(child->name) == n && memcmp(child->name, glob, n) == 0))
+            TSR__TRY(tsr__module_match(child, glob[n] ? glob + n + 1 : glob + n, visit, user, misplaced));
+    return TSR_OK;
 }
 
-static char *owner_path(const void *owner, char *text, size_t size) { return tsr__module_path(owner, text, size); }
+char *tsr__owner_path(const void *owner, char *text, size_t size) { return tsr__module_path(owner, text, size); }
 
 tsr__split tsr__param_split(const tsr__param *param) {
     const tsr__shard_spec *spec = &param->spec;
     const tsr__tp *tp = &param->owner->tp;
     tsr__split split = {.comm = NULL};
     if (!tp->comm || spec->style == TSR_REPLICATED) return split;
-    split = (tsr__split){tp->comm, spec->dim, tp->comm->size, spec->n_blocks, {0}, param->owner, owner_path};
+    split = (tsr__split){tp->comm, spec->dim, tp->comm->size, spec->n_blocks, {0}, param->owner, NULL, tsr__owner_path};
     if (spec->groups && spec->groups < tp->comm->size) split.pieces = (int)spec->groups;
     memcpy(split.parts, spec->blocks, sizeof split.parts);
     return split;

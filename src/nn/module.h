@@ -48,12 +48,24 @@ typedef struct tsr__tp {
     bool groups_may_repeat; /* more ranks than groups: several ranks hold the same one (key/value heads) */
 } tsr__tp;
 
+/* What a context plan does to an argument or an output of a module: a split, or a gather. */
+typedef struct tsr__port {
+    const char *argument; /* NULL: the output of number `output` */
+    int output;
+    bool gathers;
+    int dim, expected_dims;
+    const struct tsr__sequence *sequence;
+    bool used; /* the module has such a value */
+    struct tsr__port *next;
+} tsr__port;
+
 struct tsr__module {
     const char *name; /* the last part of the path: "to_q", "0"; "" for the model itself */
     tsr__module *parent, *first_child, *last_child, *next;
     tsr__param *params;
     tsr__module_kind kind;
     tsr__tp tp;
+    tsr__port *ports;
 };
 
 /* Memory and errors of a tree that is being declared; sticky. */
@@ -92,6 +104,7 @@ void *tsr__module_list_add(tsr__tree *tree, tsr__module *parent, tsr__module_lis
 
 /* The path ("transformer_blocks.0.attn.to_q") into text of `size` bytes, cut if too long. Returns text. */
 char *tsr__module_path(const tsr__module *module, char *text, size_t size);
+char *tsr__owner_path(const void *module, char *text, size_t size); /* the same, for tsr__split */
 char *tsr__param_path(const tsr__param *param, char *text, size_t size);
 enum { TSR__PATH_BYTES = 256 };
 
@@ -99,11 +112,21 @@ enum { TSR__PATH_BYTES = 256 };
 typedef tsr_status (*tsr__param_visitor)(void *user, tsr__param *param);
 TSR_NODISCARD tsr_status tsr__module_visit_params(tsr__module *module, tsr__param_visitor visit, void *user);
 
-/* Names the output of a module for taps, and returns it. */
+/* The output of a module: split or gathered where a context plan says so, and named for taps. */
 tsr__value tsr__tapped(tsr__exec *x, const tsr__module *module, tsr__value v);
-void tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v);
+tsr__value tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v);
 /* The same for an image [B, H, W, C], which torch knows as [B, C, H, W]. */
 tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value v);
+/* An argument of a module's forward: split where a context plan says so. unbatched: its leading dimension was dropped.
+ */
+tsr__value tsr__port_in(tsr__exec *x, const tsr__module *module, const char *argument, tsr__value v, bool unbatched);
+/* Calls visit for module and every module below it, until it returns a failure. */
+typedef tsr_status (*tsr__module_visitor)(void *user, tsr__module *module);
+TSR_NODISCARD tsr_status tsr__module_visit(tsr__module *module, tsr__module_visitor visit, void *user);
+/* The same for the modules that a glob names: a path below root in which "*" stands for any index of a list of modules;
+ * "" is root. *misplaced: a "*" stands where there is no list. */
+TSR_NODISCARD tsr_status tsr__module_match(tsr__module *root, const char *glob, tsr__module_visitor visit, void *user,
+                                           bool *misplaced);
 
 tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param); /* none where it was not declared */
 /* How a weight is split over the ranks that share its module; comm NULL: whole. */

@@ -2,18 +2,20 @@
 #ifndef TSR_PARALLEL_LAYOUT_H
 #define TSR_PARALLEL_LAYOUT_H
 
-#include "comm/comm.h"
+#include "nn/attention.h"
 
 #include <tessera/parallel.h>
 
 typedef struct tsr__layout {
+    tsr_engine *engine;
     tsr_device_mesh *own; /* made here, where the config brings none */
-    tsr__comm *tp;        /* of the ranks that share a model; NULL where that is this rank alone */
+    tsr__comm *tp;        /* of the ranks that share a weight; NULL where that is this rank alone */
     int tp_rank, tp_degree;
+    tsr__sequence *sequence; /* of the ranks that share a sequence; NULL where that is this rank alone */
 } tsr__layout;
 
-/* config NULL: one rank. Collective over all ranks. Errors: ARG (degrees that do not multiply to the number of ranks).
- * Owner: the caller (tsr__layout_close). */
+/* config NULL: one rank. Collective over all ranks. Errors: ARG (rules of the configs; degrees that do not multiply to
+ * the number of ranks). Owner: the caller (tsr__layout_close). */
 TSR_NODISCARD tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *config, tsr__layout *out);
 void tsr__layout_close(tsr__layout *layout);
 

@@ -74,7 +74,8 @@ static tsr_status set_spec(const matching *m, tsr__module *module, tsr__param *p
     return TSR_OK;
 }
 
-static tsr_status mark(matching *m, tsr__module *module) {
+static tsr_status mark(void *user, tsr__module *module) {
+    matching *m = user;
     char path[TSR__PATH_BYTES];
     if (split_dim(module, m->rule->style, "weight") < 0) return refuse(m, "the style does not fit this kind of module");
     if (module->tp.style != TSR_REPLICATED)
@@ -87,24 +88,14 @@ static tsr_status mark(matching *m, tsr__module *module) {
     return TSR_OK;
 }
 
-/* Follows the glob from `module` on; `*` stands for each item of a list. */
-static tsr_status match(matching *m, tsr__module *module, const char *glob) {
-    if (!*glob) return mark(m, module);
-    size_t n = strcspn(glob, ".");
-    bool any = n == 1 && *glob == '*';
-    if (any && module->kind != TSR__LIST_OF_MODULES) return refuse(m, "\"*\" stands where there is no list of modules");
-    for (tsr__module *child = module->first_child; child; child = child->next)
-        if (any || (strlen(child->name) == n && memcmp(child->name, glob, n) == 0))
-            TSR__TRY(match(m, child, glob[n] ? glob + n + 1 : glob + n));
-    return TSR_OK;
-}
-
 static tsr_status apply_rule(tsr_engine *engine, tsr__module *root, const tsr_tp_rule *rule, bool optional) {
     matching m = {engine, rule, optional, 0};
     const char *star = strchr(rule->glob, '*');
     if (rule->style <= TSR_REPLICATED || rule->style >= TSR_TP_STYLE_COUNT) return refuse(&m, "unknown style");
     if (star && strchr(star + 1, '*')) return refuse(&m, "a rule may hold one \"*\" only");
-    TSR__TRY(match(&m, root, rule->glob));
+    bool misplaced = false;
+    TSR__TRY(tsr__module_match(root, rule->glob, mark, &m, &misplaced));
+    if (misplaced) return refuse(&m, "\"*\" stands where there is no list of modules");
     return m.matches || optional ? TSR_OK : refuse(&m, "it matches no module");
 }
 

@@ -16,7 +16,7 @@ static tsr__value predict(tsr__exec *x, const tsr__flux2_call *c, tsr__value lat
     in[3] = tsr__none(); /* klein passes no guidance */
     in[4] = tsr__upload(x, TSR_I64, TSR__SHAPE(c->L, 4), c->img_ids);
     in[5] = tsr__upload(x, TSR_I64, TSR__SHAPE(t->S, 4), t->txt_ids);
-    transformer->desc->forward(x, transformer->self, in, out);
+    tsr__model_forward(x, transformer, in, out);
     return tsr__tapped(x, transformer->self, out[0]);
 }
 
@@ -41,7 +41,7 @@ static void decode_forward(tsr__exec *x, void *context) {
     memcpy(c->vae_in_shape, z.shape, sizeof c->vae_in_shape);
     tsr__download(x, z, c->picture.z);
     if (c->o->output_latents) return;
-    vae->desc->forward(x, vae->self, &z, out);
+    tsr__model_forward(x, vae, &z, out);
     tsr__download(x, out[0], c->picture.image);
 }
 

@@ -107,8 +107,7 @@ static tsr_status split_models(tsr_pipeline *p, int encoder_tp) {
     for (int i = 0; i < TSR__N_MODELS; i++) p->part[i] = p->borrowed[i] || i != TSR__VAE || rank == 0;
     if (!p->borrowed[TSR__TEXT_ENCODER]) p->part[TSR__TEXT_ENCODER] = rank < encoder_tp;
     tsr_status status = tsr__comm_split(tsr__world(p->engine), rank < encoder_tp ? 0 : -1, &p->encoder_comm);
-    if (status == TSR_OK && !p->borrowed[TSR__TRANSFORMER])
-        status = tsr__model_split(p->models[TSR__TRANSFORMER], l->tp, l->tp_rank, l->tp_degree);
+    if (status == TSR_OK && !p->borrowed[TSR__TRANSFORMER]) status = tsr__model_lay_out(p->models[TSR__TRANSFORMER], l);
     if (status == TSR_OK && !p->borrowed[TSR__TEXT_ENCODER] && rank < encoder_tp)
         status = tsr__model_split(p->models[TSR__TEXT_ENCODER], p->encoder_comm, rank, encoder_tp);
     return tsr_status_agree(p->engine, status);

@@ -244,9 +244,9 @@ static void check_attention(const attention_case *c, ops_layout layout, const ch
     tsr__op op = {.kind = TSR__OP_attention, .in = {&q, &k, &v, c->mask == NO_MASK ? NULL : &mask}};
     op.param.attention.scale = 3.0f / sqrtf((float)c->channels);
     op.param.attention.causal = c->causal;
-    tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, q.shape), dense(3, q.shape)};
+    tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, q.shape), dense(4, (int64_t[]){c->batch, c->queries, c->heads, 2})};
     check(&pool, op, out, what);
-    out[1].ndim = 0; /* without the log-sum-exp */
+    out[1].ndim = 0; /* without maximum and sum */
     check(&pool, op, out, what);
     ops_free(&pool);
 }
@@ -281,11 +281,36 @@ static void attention_of_large_scores_matches(void **state) {
     for (int i = 0; i < 9 * 32; i++) ((float *)q.data)[i] *= 16.0f;
     tsr__op op = {.kind = TSR__OP_attention, .in = {&q, &k, &v}};
     op.param.attention.scale = 8.0f;
-    tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, q.shape), dense(3, q.shape)};
+    tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, q.shape), dense(4, (int64_t[]){1, 9, 2, 2})};
     for (int i = 0; i < 700 * 32; i++) ((float *)k.data)[i] = (float)(int)(((float *)k.data)[i] * 64.0f) / 64.0f;
     for (int i = 0; i < 9 * 32; i++) ((float *)q.data)[i] = (float)(int)((float *)q.data)[i];
     check(&pool, op, out, "large scores"); /* of short binary fractions, so that both devices have the same */
     ops_free(&pool);
+}
+
+/* What attentions over different keys gave; every seventh row has seen no key, in one of them or in both. */
+static void attention_merge_matches(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 7, 3, 5}, {1, 300, 2, 64}, {1, 0, 2, 8}};
+    for (size_t i = 0; i < TSR__COUNT(shapes); i++) {
+        ops_pool pool = {.n = 0};
+        tsr__view in[4];
+        int64_t rows = shapes[i][0] * shapes[i][1] * shapes[i][2];
+        for (int k = 0; k < 4; k++)
+            in[k] =
+                OPS_VIEW(&pool, TSR_F32, OPS_DENSE, shapes[i][0], shapes[i][1], shapes[i][2], k % 2 ? 2 : shapes[i][3]);
+        for (int64_t r = 0; r < rows; r++)
+            for (int k = 1; k < 4; k += 2) {
+                float *stats = (float *)in[k].data + 2 * r;
+                bool empty = r % 7 == k || r % 7 == 5;
+                stats[0] = empty ? -INFINITY : 40.0f * stats[0];
+                stats[1] = empty ? 0.0f : 1.0f + fabsf(stats[1]);
+            }
+        tsr__op op = {.kind = TSR__OP_attention_merge, .in = {&in[0], &in[1], &in[2], &in[3]}};
+        tsr__view out[TSR__MAX_OUTPUTS] = {dense(4, in[0].shape), dense(4, in[1].shape)};
+        check(&pool, op, out, "attention_merge");
+        ops_free(&pool);
+    }
 }
 
 /* norms and elementwise */
@@ -537,6 +562,7 @@ int main(void) {
         cmocka_unit_test(conv2d_matches),
         cmocka_unit_test(attention_matches),
         cmocka_unit_test(attention_of_large_scores_matches),
+        cmocka_unit_test(attention_merge_matches),
         cmocka_unit_test(rows_match),
         cmocka_unit_test(norms_survive_a_large_mean),
         cmocka_unit_test(group_norm_matches),

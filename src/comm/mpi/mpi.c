@@ -79,9 +79,32 @@ static tsr_status mpi_all_reduce(tsr__comm *comm, float *data, size_t n) {
     return TSR_OK;
 }
 
+/* Pieces of at most 1 GB here: large ones stay under way while the rank computes. */
+static tsr_status mpi_start(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
+                            int from) {
+    enum { TAG = 1 };
+    const size_t most = (size_t)1 << 30;
+    tsr__mpi *mpi = comm->state;
+    mpi->n_requests = 0;
+    if (send_bytes > most * (TSR__MPI_REQUESTS / 2) || recv_bytes > most * (TSR__MPI_REQUESTS / 2))
+        return tsr__fail(comm->engine, TSR_UNSUPPORTED, "a message of %zu bytes is too large", send_bytes);
+    for (size_t at = 0; at < recv_bytes; at += most)
+        TSR__TRY(check(comm, MPI_Irecv((char *)recv + at, (int)(recv_bytes - at < most ? recv_bytes - at : most),
+                                       MPI_BYTE, from, TAG, mpi->comm, &mpi->requests[mpi->n_requests++])));
+    for (size_t at = 0; at < send_bytes; at += most)
+        TSR__TRY(check(comm, MPI_Isend((const char *)send + at, (int)(send_bytes - at < most ? send_bytes - at : most),
+                                       MPI_BYTE, to, TAG, mpi->comm, &mpi->requests[mpi->n_requests++])));
+    return TSR_OK;
+}
+
+static tsr_status mpi_finish(tsr__comm *comm) {
+    tsr__mpi *mpi = comm->state;
+    return check(comm, MPI_Waitall(mpi->n_requests, mpi->requests, MPI_STATUSES_IGNORE));
+}
+
 /* Both directions in pieces; one that has no more of them has nobody at its other end. */
-static tsr_status mpi_send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
-                                   size_t recv_bytes, int from) {
+static tsr_status exchange(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
+                           int from) {
     enum { TAG = 0 };
     for (size_t at = 0; at < send_bytes || at < recv_bytes; at += PIECE) {
         bool sends = at < send_bytes, receives = at < recv_bytes;
@@ -113,7 +136,7 @@ static tsr_status mpi_all_gather(tsr__comm *comm, const void *send, const size_t
     copy(part(recv, bytes, comm->rank), send, bytes[comm->rank]);
     for (int step = 1; step < comm->size; step++) {
         int to = (comm->rank + step) % comm->size, from = (comm->rank + comm->size - step) % comm->size;
-        TSR__TRY(mpi_send_receive(comm, send, bytes[comm->rank], to, part(recv, bytes, from), bytes[from], from));
+        TSR__TRY(exchange(comm, send, bytes[comm->rank], to, part(recv, bytes, from), bytes[from], from));
     }
     return TSR_OK;
 }
@@ -124,8 +147,8 @@ static tsr_status mpi_all_to_all(tsr__comm *comm, const void *send, const size_t
     copy(part(recv, recv_bytes, own), part(send, send_bytes, own), recv_bytes[own]);
     for (int step = 1; step < comm->size; step++) {
         int to = (own + step) % comm->size, from = (own + comm->size - step) % comm->size;
-        TSR__TRY(mpi_send_receive(comm, part(send, send_bytes, to), send_bytes[to], to, part(recv, recv_bytes, from),
-                                  recv_bytes[from], from));
+        TSR__TRY(exchange(comm, part(send, send_bytes, to), send_bytes[to], to, part(recv, recv_bytes, from),
+                          recv_bytes[from], from));
     }
     return TSR_OK;
 }
@@ -152,7 +175,8 @@ const tsr__comm_ops tsr__mpi_ops = {
     .all_reduce = mpi_all_reduce,
     .all_gather = mpi_all_gather,
     .all_to_all = mpi_all_to_all,
-    .send_receive = mpi_send_receive,
+    .start = mpi_start,
+    .finish = mpi_finish,
     .broadcast = mpi_broadcast,
     .progress = mpi_progress,
     .leave = mpi_leave,

@@ -6,9 +6,13 @@
 
 #include <mpi.h>
 
+enum { TSR__MPI_REQUESTS = 64 };
+
 typedef struct tsr__mpi {
     tsr__comm base; /* base.state is this */
     MPI_Comm comm;
+    MPI_Request requests[TSR__MPI_REQUESTS]; /* of what was started */
+    int n_requests;
 } tsr__mpi;
 
 extern const tsr__comm_ops tsr__mpi_ops;

@@ -30,6 +30,9 @@ typedef struct tsr__slot {
     const size_t *bytes;
     float *data;
     tsr__group *made;
+    void *recv; /* of what was started; its own alone */
+    size_t recv_bytes;
+    int from;
 } tsr__slot;
 
 struct tsr__group {

@@ -118,13 +118,22 @@ static tsr_status threads_all_to_all(tsr__comm *comm, const void *send, const si
     return meet(comm);
 }
 
-static tsr_status threads_send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
-                                       size_t recv_bytes, int from) {
+static tsr_status threads_start(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
+                                size_t recv_bytes, int from) {
     (void)send_bytes; /* what `to` takes */
     (void)to;
-    own_slot(comm)->send = send;
+    tsr__slot *own = own_slot(comm);
+    own->send = send;
+    own->recv = recv;
+    own->recv_bytes = recv_bytes;
+    own->from = from;
+    return TSR_OK;
+}
+
+static tsr_status threads_finish(tsr__comm *comm) {
+    const tsr__slot *own = own_slot(comm);
     TSR__TRY(meet(comm));
-    copy(recv, group_of(comm)->slots[from].send, recv_bytes);
+    copy(own->recv, group_of(comm)->slots[own->from].send, own->recv_bytes);
     return meet(comm);
 }
 
@@ -141,13 +150,15 @@ static void threads_leave(tsr__comm *comm) { tsr__team_leave(group_of(comm)->tea
 
 const tsr__comm_ops tsr__threads_ops = {
     .name = "threads",
+    .one_process = true,
     .destroy = threads_destroy,
     .split = threads_split,
     .split_host = threads_split_host,
     .all_reduce = threads_all_reduce,
     .all_gather = threads_all_gather,
     .all_to_all = threads_all_to_all,
-    .send_receive = threads_send_receive,
+    .start = threads_start,
+    .finish = threads_finish,
     .broadcast = threads_broadcast,
     .progress = threads_progress,
     .leave = threads_leave,

@@ -202,6 +202,7 @@ static tsr_status compute(tsr__device *device, const tsr__op *op) {
         [TSR__OP_matmul] = tsr__cpu_matmul,
         [TSR__OP_conv2d] = tsr__cpu_conv2d,
         [TSR__OP_attention] = tsr__cpu_attention,
+        [TSR__OP_attention_merge] = tsr__cpu_attention_merge,
         [TSR__OP_rms_norm] = tsr__cpu_rms_norm,
         [TSR__OP_layer_norm] = tsr__cpu_layer_norm,
         [TSR__OP_group_norm] = tsr__cpu_group_norm,

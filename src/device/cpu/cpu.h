@@ -74,6 +74,7 @@ size_t tsr__cpu_group_norm_scratch(const tsr__device *device, const tsr__op *op)
 tsr_status tsr__cpu_matmul(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_conv2d(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_attention(tsr__device *device, const tsr__op *op);
+tsr_status tsr__cpu_attention_merge(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_rms_norm(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_layer_norm(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_group_norm(tsr__device *device, const tsr__op *op);

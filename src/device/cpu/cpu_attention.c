@@ -107,13 +107,15 @@ static dnnl_status_t add_keys(const attention *a, const tile *t, int64_t first_k
 }
 
 static void write_tile(const attention *a, const tile *t) {
-    float *out = a->op->out[0]->data, *lse = a->op->out[1] ? a->op->out[1]->data : NULL;
+    float *out = a->op->out[0]->data, *stats = a->op->out[1] ? a->op->out[1]->data : NULL;
     for (int64_t i = 0; i < t->queries; i++) {
         int64_t row = (t->b * a->length + t->first + i) * a->heads + t->head;
         float sum = t->sum[i];
         a->kernels->scale(t->out + i * a->channels, sum > 0.0f ? 1.0f / sum : 0.0f, out + row * a->channels,
                           a->channels);
-        if (lse) lse[row] = sum > 0.0f ? t->maximum[i] + logf(sum) : -INFINITY;
+        if (!stats) continue;
+        stats[2 * row] = t->maximum[i];
+        stats[2 * row + 1] = sum;
     }
 }
 
@@ -151,4 +153,30 @@ tsr_status tsr__cpu_attention(tsr__device *device, const tsr__op *op) {
         if (omp_get_thread_num() == 0) tsr__cpu_tile_done(device);
     }
     return tsr__dnnl_check(device, worst, "multiply in attention");
+}
+
+/* Weights of two partial outputs in their sum, and what the sum says of itself. */
+static void merge_weights(const float *a, const float *b, float *weights, float *stats) {
+    float greatest = fmaxf(a[0], b[0]);
+    weights[0] = a[1] > 0.0f ? a[1] * expf(a[0] - greatest) : 0.0f;
+    weights[1] = b[1] > 0.0f ? b[1] * expf(b[0] - greatest) : 0.0f;
+    float sum = weights[0] + weights[1];
+    stats[0] = greatest;
+    stats[1] = sum;
+    for (int i = 0; i < 2; i++) weights[i] = sum > 0.0f ? weights[i] / sum : 0.0f;
+}
+
+tsr_status tsr__cpu_attention_merge(tsr__device *device, const tsr__op *op) {
+    const tsr__kernels *kernels = tsr__kernels_of(device);
+    int64_t D = op->in[0]->shape[3], rows = D ? tsr__view_elements(op->in[0]) / D : 0;
+    const float *a = op->in[0]->data, *stats_a = op->in[1]->data, *b = op->in[2]->data, *stats_b = op->in[3]->data;
+    float *out = op->out[0]->data, *stats = op->out[1]->data;
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, rows *D))
+    for (int64_t r = 0; r < rows; r++) {
+        float weights[2];
+        merge_weights(stats_a + 2 * r, stats_b + 2 * r, weights, stats + 2 * r);
+        kernels->scale(a + r * D, weights[0], out + r * D, D);
+        kernels->axpy(out + r * D, b + r * D, weights[1], out + r * D, D);
+    }
+    return TSR_OK;
 }

@@ -45,6 +45,7 @@ const tsr__device_ops tsr__device_ref = {
     .run = {[TSR__OP_matmul] = tsr__ref_matmul,
             [TSR__OP_conv2d] = tsr__ref_conv2d,
             [TSR__OP_attention] = tsr__ref_attention,
+            [TSR__OP_attention_merge] = tsr__ref_attention_merge,
             [TSR__OP_rms_norm] = tsr__ref_rms_norm,
             [TSR__OP_layer_norm] = tsr__ref_layer_norm,
             [TSR__OP_group_norm] = tsr__ref_group_norm,

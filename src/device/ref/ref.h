@@ -39,6 +39,7 @@ static inline double tsr__ref_optional(const tsr__view *vector, int64_t i, doubl
 tsr_status tsr__ref_matmul(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_conv2d(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_attention(tsr__device *device, const tsr__op *op);
+tsr_status tsr__ref_attention_merge(tsr__device *device, const tsr__op *op);
 size_t tsr__ref_attention_scratch(const tsr__op *op);
 tsr_status tsr__ref_rms_norm(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_layer_norm(tsr__device *device, const tsr__op *op);
