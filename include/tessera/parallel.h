@@ -127,8 +127,11 @@ typedef struct tsr_parallel_config {
     const tsr_tp_plan *tp_plan;                          /* of the transformer, or of the model alone; NULL: full */
     const tsr_context_parallel_config *context_parallel; /* NULL: none. With tensor_parallel: both, on one mesh */
 } tsr_parallel_config;
-/* A pointer to a config of one kind alone as a whole one, in C: tsr_model_enable_parallelism(model, TSR_PARALLEL(&tp)) with
- * a tsr_tensor_parallel_config or a tsr_context_parallel_config. Lives as long as the block that it stands in. */
+#define TSR_PARALLEL_CONFIG_INIT                                                                                       \
+    { sizeof(tsr_parallel_config), NULL, 0, NULL, NULL }
+
+/* A pointer to a config of one kind alone as a whole one, in C: tsr_model_enable_parallelism(model, TSR_PARALLEL(&tp))
+ * with a tsr_tensor_parallel_config or a tsr_context_parallel_config. Lives as long as the block that it stands in. */
 #define TSR_PARALLEL(config)                                                                                           \
     (&(const tsr_parallel_config){                                                                                     \
         sizeof(tsr_parallel_config),                                                                                   \
@@ -137,8 +140,6 @@ typedef struct tsr_parallel_config {
         0, NULL,                                                                                                       \
         _Generic((config), tsr_context_parallel_config * : (config), const tsr_context_parallel_config * : (config),   \
                  default : NULL)})
-#define TSR_PARALLEL_CONFIG_INIT                                                                                       \
-    { sizeof(tsr_parallel_config), NULL, 0, NULL, NULL }
 
 #ifdef __cplusplus
 }
