@@ -1,7 +1,5 @@
 #include "device/cpu/cpu.h"
 
-#include <string.h>
-
 enum { CHUNK = 4096 };
 
 typedef void (*elementwise)(const float *x, const float *y, float s, float *out, int64_t n);
@@ -92,7 +90,7 @@ tsr_status tsr__cpu_rope(tsr__device *device, const tsr__op *op) {
         float *to = out + r * x.width;
         (op->param.rope == TSR__ROPE_HALF ? kernels->rope_half : kernels->rope_interleaved)(
             from, tsr__row(&cosines, s), tsr__row(&sines, s), to, rotated);
-        if (from != to) memcpy(to + rotated, from + rotated, (size_t)(x.width - rotated) * sizeof *to);
+        for (int64_t d = rotated; d < x.width; d++) to[d] = from[d];
     }
     return TSR_OK;
 }
