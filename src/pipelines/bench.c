@@ -29,6 +29,14 @@ static tsr_status make_inputs(const tsr_model *model, const tsr_bench_step_optio
     return TSR_OK;
 }
 
+static tsr_status make_outputs(const tsr_model *model, tsr__call *call) {
+    for (int i = 0; model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
+        if (!call->outputs[i].data) return TSR_NOMEM;
+    }
+    return TSR_OK;
+}
+
 static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const tsr_bench_step_options *o,
                           tsr_bench_step_result *result) {
     tsr__graph *graph = NULL;
@@ -40,10 +48,7 @@ static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const
                                o->force));
     TSR__TRY(tsr_status_agree(model->engine, tsr__model_load(model)));
     tsr_status status = tsr__exec_reserve(x);
-    for (int i = 0; model->desc->outputs[i] && status == TSR_OK; i++) {
-        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
-        if (!call->outputs[i].data) status = TSR_NOMEM;
-    }
+    if (status == TSR_OK) status = make_outputs(model, call);
     TSR__TRY(tsr_status_agree(model->engine, status));
     double begin = tsr__seconds();
     for (int i = 0; i < o->repeats; i++) {
