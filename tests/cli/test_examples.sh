@@ -30,3 +30,12 @@ status=0
 mpirun -n 3 --oversubscribe "$example" "$model" "$prompt" never.png 2>log || status=$?
 [ "$status" != 0 ] && grep -q "which tp 3 does not divide" log || { echo "3 ranks: exit $status"; cat log; exit 1; }
 [ ! -e never.png ] || { echo "a picture after a refusal"; exit 1; }
+
+# The third example: a model in memory is spread by its sequence, as threads and as processes.
+example=$TESSERA_BUILD/examples/03_context_parallel
+for way in ring ulysses; do
+    "$example" "$model" "$prompt" $way.png $way 2
+    mpirun -n 2 --oversubscribe "$example" "$model" "$prompt" processes.png $way
+    cmp $way.png processes.png
+done
+"$TESSERA_TOOLS/tessera-compare" ring.png threads.png --tolerance 1
