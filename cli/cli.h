@@ -12,6 +12,7 @@ int cli_forward(const cli_options *options);
 int cli_inspect(const cli_options *options);
 int cli_tokenize(const cli_options *options);
 int cli_plan(const cli_options *options);
+int cli_save(const cli_options *options);
 int cli_bench(const cli_options *options);
 int cli_bench_load(const cli_options *options);
 

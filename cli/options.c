@@ -6,12 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli.h"
 
-enum { G = CLI_GENERATE, F = CLI_FORWARD, I = CLI_INSPECT, T = CLI_TOKENIZE, B = CLI_BENCH, P = CLI_PLAN };
+enum {
+    G = CLI_GENERATE,
+    F = CLI_FORWARD,
+    I = CLI_INSPECT,
+    T = CLI_TOKENIZE,
+    B = CLI_BENCH,
+    P = CLI_PLAN,
+    S = CLI_SAVE
+};
 
-typedef enum kind { FLAG, WHOLE, REAL, REALS, SEEDS, TEXT, CHOICE } kind;
+typedef enum kind { FLAG, WHOLE, REAL, REALS, SEEDS, SIZE, TEXT, CHOICE } kind;
 
 typedef struct option {
     char letter;
@@ -29,6 +38,8 @@ typedef struct option {
 /* clang-format off */
 static const option table[] = {
     {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; out.safetensors)"},
+    {'o', "output", TEXT, S, AT(output), 0, 0, "DIR", "the folder to write; replaced if it holds nothing but a saved model"},
+    {0, "max-shard-size", SIZE, S, AT(max_shard_size), 1, INT64_C(1) << 53, "SIZE", "most bytes of weights in a file: 5GB (the default), 500MB, or a number of bytes"},
     {'H', "height", WHOLE, G, AT(height), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
     {'W', "width", WHOLE, G, AT(width), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
     {0, "num-inference-steps", WHOLE, G, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
@@ -44,16 +55,16 @@ static const option table[] = {
     {0, "dump-blocks", FLAG, G, AT(dump_blocks), 0, 0, NULL, "with --dump: also every submodule of the first step"},
     {0, "inputs", TEXT, F, AT(inputs), 0, 0, "FILE", "tensors by the names of the diffusers forward's arguments (.safetensors)"},
     {0, "dtype", CHOICE, G | F | B, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
-    {0, "device", CHOICE, G | F | B, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
-    {0, "threads", WHOLE, G | F | B, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
-    {0, "tp", WHOLE, G | F | B | P, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
-    {0, "text-encoder-tp", WHOLE, G | P, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
-    {0, "mesh", TEXT, G | F | B | P, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
-    {0, "ring", WHOLE, G | F | B | P, AT(ring), 1, 1024, "N", NULL},
-    {0, "ulysses", WHOLE, G | F | B | P, AT(ulysses), 1, 1024, "N", NULL},
+    {0, "device", CHOICE, G | F | B | S, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
+    {0, "threads", WHOLE, G | F | B | S, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
+    {0, "tp", WHOLE, G | F | B | P | S, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
+    {0, "text-encoder-tp", WHOLE, G | P | S, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
+    {0, "mesh", TEXT, G | F | B | P | S, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
+    {0, "ring", WHOLE, G | F | B | P | S, AT(ring), 1, 1024, "N", NULL},
+    {0, "ulysses", WHOLE, G | F | B | P | S, AT(ulysses), 1, 1024, "N", NULL},
     {0, "as-rank", WHOLE, B | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
     {0, "of", WHOLE, B | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
-    {0, "force", FLAG, G | F | B, AT(force), 0, 0, NULL, "go on although the memory check says no"},
+    {0, "force", FLAG, G | F | B | S, AT(force), 0, 0, NULL, "go on although the memory check says no"},
     {0, "config", TEXT, B, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
     {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "with step, required: no checkpoint is read"},
     {0, "tokens", WHOLE, B, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
@@ -67,9 +78,9 @@ static const option table[] = {
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
     {0, "json", FLAG, I | B | P, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
     {0, "no-metadata", FLAG, G, AT(no_metadata), 0, 0, NULL, "no text (prompt, seed, ...) in the PNG"},
-    {0, "no-progress", FLAG, G | F | B, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
-    {0, "quiet", FLAG, G | F | B, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
-    {0, "verbose", FLAG, G | F | B | P, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},
+    {0, "no-progress", FLAG, G | F | B | S, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
+    {0, "quiet", FLAG, G | F | B | S, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
+    {0, "verbose", FLAG, G | F | B | P | S, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},
     {'h', "help", FLAG, ~0u, AT(help), 0, 0, NULL, "this text"},
 };
 
@@ -157,6 +168,25 @@ static bool whole(const char *text, int64_t min, int64_t max, int64_t *out) {
     return true;
 }
 
+/* A number of bytes, with a decimal unit or none. Source: huggingface_hub, parse_size_to_int. */
+static bool read_size(const option *o, const char *text, int64_t *out) {
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1.0}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || end != text + strspn(text, "0123456789.")) return false;
+    while (*end == ' ') end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        double bytes = value * units[i].bytes;
+        if (strcasecmp(end, units[i].name) != 0 || !(bytes >= (double)o->min && bytes <= (double)o->max)) continue;
+        *out = (int64_t)bytes;
+        return true;
+    }
+    return false;
+}
+
 /* One number of a list. *end: behind it. */
 static bool seed(const char *text, char **end, uint64_t *out) {
     errno = 0;
@@ -230,6 +260,8 @@ static int wrong(const parser *p, const option *o, const char *text) {
         return cli_usage(command,
                          "--%s takes whole numbers from 0 to 18446744073709551615 with commas between them, not '%s'",
                          o->name, text);
+    case SIZE:
+        return cli_usage(command, "--%s takes a size like 5GB, 500MB or a number of bytes, not '%s'", o->name, text);
     case CHOICE:
         return cli_usage(command, "--%s takes %s, not '%s'", o->name, o->value, text);
     default:
@@ -256,6 +288,9 @@ static int store(const parser *p, const option *o, const char *text) {
         break;
     case SEEDS:
         good = read_seeds(text, p->out);
+        break;
+    case SIZE:
+        good = read_size(o, text, at);
         break;
     case CHOICE:
         good = is_choice(text, o->value); /* fall through */

@@ -46,6 +46,26 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_t
 /* Does the class's forward have an argument of that name? */
 TSR_API bool tsr_model_has_input(const tsr_model *model, const char *name);
 
+typedef struct tsr_save_options {
+    size_t size;
+    uint64_t max_shard_size; /* bytes of tensors in a file; a larger tensor is alone in its file. 0: 5 GB, 5e9 bytes */
+} tsr_save_options;
+#define TSR_SAVE_OPTIONS_INIT                                                                                          \
+    { sizeof(tsr_save_options), 0 }
+
+/* Writes the model back as a folder that diffusers or transformers (and Tessera, at any degree) opens: config.json and
+ * the other small files byte for byte, and every tensor of the folder that it was opened from, with the same bytes; an
+ * index where there are several files. The ranks write in parallel, each one tensor at a time, and none holds more than
+ * one whole tensor beside its part. options may be NULL.
+ * `folder` appears complete or not at all: what is written goes to <folder>.tmp-<random>, which a killed process leaves
+ * behind. A folder that is there is replaced if it holds nothing but what such a save writes. Where hosts share no
+ * disk, rank 0's gets everything. Progress goes to rank 0's callback, which may cancel. Collective over all ranks: all
+ * return the same status; after a failure the old folder is as it was. Errors: ARG (the folder overlaps the one that
+ * the model was opened from; it holds other files), IO (not writable, disk too small, with both numbers), CANCELLED,
+ * COMM, NOMEM. Source: diffusers, ModelMixin.save_pretrained, which refuses a model that is split. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_save_pretrained(tsr_model *model, const char *folder,
+                                                           const tsr_save_options *options);
+
 /* Ends tensors that tsr_model_forward gave. NULL is allowed. Local. */
 TSR_API void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n);
 

@@ -149,6 +149,11 @@ static const tsr__safetensors *file_of(const tsr_checkpoint *c, const tsr_tensor
     return NULL;
 }
 
+tsr_status tsr__checkpoint_read_bytes(tsr_checkpoint *c, const tsr_tensor_info *info, uint64_t offset, void *dst,
+                                      size_t n) {
+    return flush(c, file_of(c, info), &(run){info->offset + offset, n, dst});
+}
+
 static tsr_status check_bytes(tsr_engine *engine, const tsr_tensor_info *info, size_t need, size_t have) {
     if (need == have) return TSR_OK;
     return tsr__fail(engine, TSR_ARG, "%s: this part of tensor '%.200s' has %zu bytes, the memory for it %zu",
