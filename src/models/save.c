@@ -21,7 +21,8 @@ typedef struct writing {
     const tsr__sharded *sharded;
     char *folder;
     tsr__shard_writer writer;
-    tsr__param **params; /* [tensors of the checkpoint]; NULL: the tree has no such weight */
+    tsr__param **params;    /* [tensors of the checkpoint]; NULL: the tree has no such weight */
+    tsr__shard_spec *specs; /* [tensors of the checkpoint] of these weights, as those know them who hold them */
     struct holding {
         int place, degree; /* which of `degree` parts of each weight; degree 0: nothing */
     } own, *holdings;      /* [ranks] */
@@ -46,9 +47,11 @@ static tsr_status find_param(void *user, tsr__param *param) {
     return TSR_OK;
 }
 
-static tsr__param *param_of(const writing *w, const tsr__placed_tensor *t) {
-    return w->params[t->info - w->model->checkpoint->tensors];
+static size_t index_of(const writing *w, const tsr__placed_tensor *t) {
+    return (size_t)(t->info - w->model->checkpoint->tensors);
 }
+
+static tsr__param *param_of(const writing *w, const tsr__placed_tensor *t) { return w->params[index_of(w, t)]; }
 
 static tsr_status gather(tsr_engine *engine, const void *own, size_t bytes, void *all) {
     size_t each[TSR__MAX_RANKS];
@@ -63,7 +66,9 @@ static tsr_status gather_holdings(writing *w) {
         w->degree = w->holdings[i].degree;
         w->first[w->holdings[i].place] = i;
     }
-    return TSR_OK;
+    for (size_t i = 0; i < w->sharded->n; i++)
+        if (w->params[i]) w->specs[i] = w->params[i]->spec;
+    return tsr__broadcast(tsr__world(w->engine), w->specs, w->sharded->n * sizeof *w->specs, w->first[0]);
 }
 
 /* The rank that gives a part to `owner`: itself if it can. place -1: any part will do. */
@@ -73,32 +78,36 @@ static int giver(const writing *w, int place, int owner) {
     return w->first[place < 0 ? 0 : place];
 }
 
-/* The parts that make up a tensor of the tree, seen as [rows, dimension that is split, ..]. */
+/* Adds the part of these ranges of a tensor seen as [rows, dimension that is split, ..]. */
+static void add_part(writing *w, const tsr_tensor_info *info, int rank, const tsr_range *ranges, int dim) {
+    part *p = &w->parts[w->n_parts++];
+    *p = (part){.rank = rank};
+    size_t row = (size_t)info->size / w->rows, index = row / (size_t)info->shape[dim];
+    for (size_t b = 0; b < w->n_runs; b++) {
+        p->run[b] = (size_t)(ranges[b].end - ranges[b].begin) * index;
+        p->bytes += p->run[b] * w->rows;
+    }
+}
+
+/* The parts that make up a tensor of the tree: from the ranks that hold them, or from one that holds all of it. */
 static void list_parts(writing *w, const tsr__placed_tensor *t, int owner) {
-    const tsr__shard_spec *spec = &param_of(w, t)->spec;
+    const tsr__shard_spec *spec = &w->specs[index_of(w, t)];
     const tsr_tensor_info *info = t->info;
     tsr_range ranges[TSR__MAX_RANGES];
     int64_t last = -1;
-    w->rows = w->n_runs = 1;
+    w->rows = 1;
     w->n_parts = 0;
+    w->n_runs = tsr__shard_ranges(spec, 0, w->degree, ranges);
+    if (w->n_runs == 0) {
+        w->parts[w->n_parts++] = (part){giver(w, -1, owner), NULL, (size_t)info->size, {(size_t)info->size}};
+        w->n_runs = 1;
+        return;
+    }
+    for (int i = 0; i < spec->dim; i++) w->rows *= (size_t)info->shape[i];
     for (int p = 0; p < w->degree; p++) {
-        size_t n = tsr__shard_ranges(spec, p, w->degree, ranges);
-        if (n == 0) {
-            w->parts[w->n_parts++] = (part){giver(w, -1, owner), NULL, (size_t)info->size, {(size_t)info->size}};
-            return;
-        }
-        if (ranges[0].begin == last) continue; /* the same key/value head once more */
-        last = ranges[0].begin;
-        part *out = &w->parts[w->n_parts++];
-        *out = (part){.rank = giver(w, p, owner)};
-        w->rows = 1;
-        w->n_runs = n;
-        for (int i = 0; i < spec->dim; i++) w->rows *= (size_t)info->shape[i];
-        size_t inner = (size_t)info->size / w->rows / (size_t)info->shape[spec->dim];
-        for (size_t b = 0; b < n; b++) {
-            out->run[b] = (size_t)(ranges[b].end - ranges[b].begin) * inner;
-            out->bytes += out->run[b] * w->rows;
-        }
+        (void)tsr__shard_ranges(spec, p, w->degree, ranges);
+        if (ranges[0].begin != last) add_part(w, info, giver(w, p, owner), ranges, spec->dim);
+        last = ranges[0].begin; /* of key/value heads, several ranks in a row may hold the same one */
     }
 }
 
@@ -135,12 +144,14 @@ static tsr_status prepare(writing *w, const char *to) {
     size_t ranks = (size_t)w->engine->size;
     w->folder = *to ? tsr__path_join(w->engine, w->saving->folder, to) : tsr__strdup(w->engine, w->saving->folder);
     w->params = tsr__calloc(w->engine, w->sharded->n, sizeof *w->params);
+    w->specs = tsr__calloc(w->engine, w->sharded->n, sizeof *w->specs);
     w->holdings = tsr__calloc(w->engine, ranks, sizeof *w->holdings);
     w->first = tsr__calloc(w->engine, ranks, sizeof *w->first);
     w->parts = tsr__calloc(w->engine, ranks, sizeof *w->parts);
     w->send = tsr__calloc(w->engine, ranks, sizeof *w->send);
     w->recv = tsr__calloc(w->engine, ranks, sizeof *w->recv);
-    if (!w->folder || !w->params || !w->holdings || !w->first || !w->parts || !w->send || !w->recv) return TSR_NOMEM;
+    if (!w->folder || !w->params || !w->specs || !w->holdings || !w->first || !w->parts || !w->send || !w->recv)
+        return TSR_NOMEM;
     TSR__TRY(tsr__module_visit_params(w->model->self, find_param, w));
     return w->engine->rank == 0 ? tsr__sharded_create(w->sharded, w->folder) : TSR_OK;
 }
@@ -157,8 +168,8 @@ static tsr_status open_writer(writing *w) {
 }
 
 static void free_writing(writing *w) {
-    void *const arrays[] = {w->folder, w->params, w->holdings, w->first,  w->parts,
-                            w->send,   w->recv,   w->whole,    w->staging};
+    void *const arrays[] = {w->folder, w->params, w->specs, w->holdings, w->first,
+                            w->parts,  w->send,   w->recv,  w->whole,    w->staging};
     for (size_t i = 0; i < TSR__COUNT(arrays); i++) tsr__free(w->engine, arrays[i]);
 }
 
@@ -300,6 +311,9 @@ tsr_status tsr__saving_end(tsr__saving *s, tsr_status status) {
 /* What is known without the other ranks. */
 static tsr_status plan(tsr_model *model, const tsr_save_options *options, tsr__sharded *sharded,
                        tsr__contents **contents) {
+    if (!model->loaded)
+        return tsr__fail(model->engine, TSR_ARG, "%s has no weights in memory that could be saved; load them first",
+                         model->desc->class_name);
     TSR__TRY(tsr__sharded_plan(model->checkpoint, tsr__max_shard_size(options), sharded));
     if (model->engine->rank > 0) return TSR_OK;
     TSR__TRY(tsr__contents_create(model->engine, contents));
