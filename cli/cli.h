@@ -61,6 +61,18 @@ int cli_launch(const cli_options *options, cli_rank_body body, void *user);
 /* A failure that the library knows nothing of: its sentence goes into session->refusal. Returns TSR_ARG. */
 tsr_status cli_session_refuse(cli_session *session, const char *format, ...) TSR_PRINTF(2, 3);
 
+/* ---- layout.c ---- */
+
+/* The parallel options as the library takes them. Stays where it is: parallel points into it. */
+typedef struct cli_layout {
+    tsr_tensor_parallel_config tp;
+    tsr_parallel_config parallel;
+    tsr_tp_plan *plan; /* NULL: the full one */
+} cli_layout;
+/* Reads --tp-plan. Collective. Close it in either case, after everything that was opened with it. */
+tsr_status cli_layout_open(cli_session *session, cli_layout *out);
+void cli_layout_close(cli_session *session, cli_layout *layout);
+
 /* ---- progress.c ---- */
 
 cli_progress *cli_progress_start(bool shown);

@@ -81,15 +81,15 @@ static tsr_status open_files(job *j) {
 
 static tsr_status open_model(job *j) {
     const cli_options *o = j->session->options;
-    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
-    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    cli_layout layout;
     tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
-    tp.tp_degree = (int)o->tp;
-    parallel.tensor_parallel = &tp;
-    how.parallel = &parallel;
+    tsr_status status = cli_layout_open(j->session, &layout);
+    how.parallel = &layout.parallel;
     how.force = o->force;
     if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
-    return tsr_model_from_pretrained(j->session->engine, o->arguments[0], &how, &j->model);
+    if (status == TSR_OK) status = tsr_model_from_pretrained(j->session->engine, o->arguments[0], &how, &j->model);
+    cli_layout_close(j->session, &layout);
+    return status;
 }
 
 static tsr_status run(job *j) {

@@ -145,21 +145,21 @@ static tsr_status save_pictures(const job *j, cli_session *session, const tsr_im
     return status;
 }
 
-static tsr_status draw(const job *j, tsr_engine *engine, tsr_pipeline **pipeline, tsr_images **images) {
+static tsr_status draw(const job *j, cli_session *session, tsr_pipeline **pipeline, tsr_images **images) {
     const cli_options *o = j->options;
-    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
-    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    cli_layout layout;
     tsr_pipeline_options how = TSR_PIPELINE_OPTIONS_INIT;
     tsr_generate_options g = wanted(j);
-    tp.tp_degree = (int)o->tp;
-    parallel.tensor_parallel = &tp;
-    parallel.text_encoder_tp = (int)o->text_encoder_tp;
-    how.parallel = &parallel;
+    tsr_status status = check_outputs(j, session->engine);
+    if (status == TSR_OK) status = cli_layout_open(session, &layout);
+    if (status != TSR_OK) return status;
+    how.parallel = &layout.parallel;
     how.force = o->force;
     if (o->dtype) how.dtype = tsr_dtype_from_name(o->dtype);
-    tsr_status status = check_outputs(j, engine);
-    if (status == TSR_OK) status = tsr_pipeline_from_pretrained(engine, j->model, &how, pipeline);
-    return status == TSR_OK ? tsr_pipeline_generate(*pipeline, &g, images) : status;
+    status = tsr_pipeline_from_pretrained(session->engine, j->model, &how, pipeline);
+    if (status == TSR_OK) status = tsr_pipeline_generate(*pipeline, &g, images);
+    cli_layout_close(session, &layout);
+    return status;
 }
 
 static tsr_status draw_and_save(cli_session *session, void *user) {
@@ -167,7 +167,7 @@ static tsr_status draw_and_save(cli_session *session, void *user) {
     tsr_pipeline *pipeline = NULL;
     tsr_images *images = NULL;
     if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->drawn_seed);
-    tsr_status status = draw(j, session->engine, &pipeline, &images);
+    tsr_status status = draw(j, session, &pipeline, &images);
     if (status == TSR_OK && tsr_engine_rank(session->engine) == 0)
         status = (j->latents ? save_latents : save_pictures)(j, session, images);
     tsr_images_free(session->engine, images);

@@ -28,7 +28,7 @@ typedef struct cli_options {
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
     int64_t max_shard_size;                                      /* bytes */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh;
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

@@ -3,20 +3,6 @@
 
 #include "cli.h"
 
-/* How the ranks share what is loaded. */
-typedef struct layout {
-    tsr_tensor_parallel_config tp;
-    tsr_parallel_config parallel;
-} layout;
-
-static const tsr_parallel_config *fill_layout(const cli_options *o, layout *l) {
-    *l = (layout){TSR_TENSOR_PARALLEL_CONFIG_INIT, TSR_PARALLEL_CONFIG_INIT};
-    l->tp.tp_degree = (int)o->tp;
-    l->parallel.tensor_parallel = &l->tp;
-    l->parallel.text_encoder_tp = (int)o->text_encoder_tp;
-    return &l->parallel;
-}
-
 /* A component is a folder with config.json and no model_index.json; all else is for the pipeline to find. */
 static bool is_component(const char *path) {
     struct stat at;
@@ -27,12 +13,12 @@ static bool is_component(const char *path) {
     return found;
 }
 
-static tsr_status save_component(cli_session *session, const tsr_save_options *how) {
+static tsr_status save_component(cli_session *session, const tsr_parallel_config *parallel,
+                                 const tsr_save_options *how) {
     const cli_options *o = session->options;
     tsr_model_options options = TSR_MODEL_OPTIONS_INIT;
     tsr_model *model = NULL;
-    layout l;
-    options.parallel = fill_layout(o, &l);
+    options.parallel = parallel;
     options.force = o->force;
     tsr_status status = tsr_model_from_pretrained(session->engine, o->arguments[0], &options, &model);
     if (status == TSR_OK) status = tsr_model_save_pretrained(model, o->output, how);
@@ -40,12 +26,12 @@ static tsr_status save_component(cli_session *session, const tsr_save_options *h
     return status;
 }
 
-static tsr_status save_pipeline(cli_session *session, const tsr_save_options *how) {
+static tsr_status save_pipeline(cli_session *session, const tsr_parallel_config *parallel,
+                                const tsr_save_options *how) {
     const cli_options *o = session->options;
     tsr_pipeline_options options = TSR_PIPELINE_OPTIONS_INIT;
     tsr_pipeline *pipeline = NULL;
-    layout l;
-    options.parallel = fill_layout(o, &l);
+    options.parallel = parallel;
     options.force = o->force;
     tsr_status status = tsr_pipeline_from_pretrained(session->engine, o->arguments[0], &options, &pipeline);
     if (status == TSR_OK) status = tsr_pipeline_save_pretrained(pipeline, o->output, how);
@@ -56,9 +42,13 @@ static tsr_status save_pipeline(cli_session *session, const tsr_save_options *ho
 static tsr_status save(cli_session *session, void *user) {
     const cli_options *o = session->options;
     tsr_save_options how = TSR_SAVE_OPTIONS_INIT;
+    cli_layout layout;
     (void)user;
     how.max_shard_size = (uint64_t)o->max_shard_size;
-    tsr_status status = (is_component(o->arguments[0]) ? save_component : save_pipeline)(session, &how);
+    tsr_status status = cli_layout_open(session, &layout);
+    if (status == TSR_OK)
+        status = (is_component(o->arguments[0]) ? save_component : save_pipeline)(session, &layout.parallel, &how);
+    cli_layout_close(session, &layout);
     if (status == TSR_OK) cli_session_note(session, "saved %s", o->output);
     return status;
 }

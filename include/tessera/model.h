@@ -16,20 +16,40 @@ typedef struct tsr_model_options {
     const char *subfolder; /* below the folder given, as diffusers' argument of that name; NULL: none */
     tsr_dtype dtype;       /* BF16 or F16: matmul inputs may be rounded to it; NONE or F32: float32 arithmetic */
     bool force;            /* go on although the memory check says no */
-    const tsr_parallel_config *parallel; /* NULL: one rank. Each rank then reads only its part of every weight */
+    const tsr_parallel_config *parallel; /* NULL: all of it on this rank. Given: each rank reads only its part */
+    bool meta; /* as on torch's device "meta": everything is checked, nothing read; tsr_model_load_weights reads */
+    /* Further arguments of diffusers' from_pretrained, as name, value, ..., NULL: of those that Tessera has no field
+     * for, what changes nothing is accepted and the rest refused by name (device_map, quantization_config, ...). */
+    const char *const *arguments;
 } tsr_model_options;
 #define TSR_MODEL_OPTIONS_INIT                                                                                         \
-    { sizeof(tsr_model_options), NULL, TSR_DTYPE_NONE, false, NULL }
+    { sizeof(tsr_model_options), NULL, TSR_DTYPE_NONE, false, NULL, false, NULL }
 
 /* Opens a component folder and loads its weights. The class is config.json's _class_name (diffusers) or
  * architectures[0] (transformers). Everything is checked before a byte of weight is read. options may be NULL.
  * Errors: IO, FORMAT (config or checkpoint broken; a weight missing), SHAPE (a weight of another shape than the config
  * asks for), UNSUPPORTED (class, dtype), NOMEM (with what is needed and what there is).
- * Collective over all ranks where options->parallel is given: all return the same status.
+ * Collective over all ranks: all return the same status.
  * Owner: the caller, who ends it with tsr_model_destroy. Source: diffusers, ModelMixin.from_pretrained. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder,
                                                            const tsr_model_options *options, tsr_model **out);
 TSR_API void tsr_model_destroy(tsr_model *model);
+
+/* Reads the weights of a model that was opened with options.meta, of a split one only this rank's parts. Collective as
+ * its opening was. Errors: ARG (they are there already), IO, NOMEM. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_load_weights(tsr_model *model);
+
+/* Splits a model over ranks by a plan; NULL: the full plan of its class. weights_already_sharded: nothing is in memory
+ * that would have to be cut; what will be loaded are this rank's parts (options.meta). Otherwise the weights are there,
+ * whole on every rank, and each is cut in turn, so that memory holds the whole model and one part more at most.
+ * Everything is checked before a weight is touched. Collective over all ranks: all return the same.
+ * Errors: ARG (a broken plan; split already; weights that are there, or are not), SHAPE (a degree that does not divide
+ * heads or a block: names the degrees that work), UNSUPPORTED (a class without a plan: names those that have one),
+ * NOMEM. Source: diffusers, hooks/tensor_parallel.py, apply_tensor_parallel. */
+TSR_API TSR_NODISCARD tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,
+                                                           const tsr_tp_plan *plan, bool weights_already_sharded);
+/* The same with a whole config, for a model that is loaded. Source: ModelMixin.enable_parallelism. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_enable_parallelism(tsr_model *model, const tsr_parallel_config *config);
 
 /* The class ("Flux2Transformer2DModel"); valid as long as the model. Local. */
 TSR_API const char *tsr_model_class_name(const tsr_model *model);

@@ -18,9 +18,13 @@ extern "C" {
     /* a part of the columns: the outputs are summed over ranks, then the bias is added once. An embedding: a part of  \
      * its rows, the other ids give zeros */                                                                           \
     X(ROWWISE, "rowwise")                                                                                              \
+    /* rowwise whose input is whole on every rank: each takes its own slice of the features first */                   \
+    X(ROWWISE_SPLIT_INPUT, "rowwise_split_input")                                                                      \
     /* colwise and rowwise for fused projections: each block is split by itself */                                     \
     X(PACKED_COLWISE, "packed_colwise")                                                                                \
-    X(PACKED_ROWWISE, "packed_rowwise")
+    X(PACKED_ROWWISE, "packed_rowwise")                                                                                \
+    /* colwise whose output is gathered: whole on every rank */                                                        \
+    X(COLWISE_GATHER_OUTPUT, "colwise_gather_output")
 
 typedef enum tsr_tp_style {
 #define TSR_TP_STYLE_ENUM(name, text) TSR_##name,
@@ -42,6 +46,23 @@ typedef struct tsr_tp_rule {
     int64_t blocks[TSR_MAX_BLOCKS];
 } tsr_tp_rule;
 
+/* A plan. FULL: the rows of the class's _tp_plan in diffusers, and rows for what those leave whole on every rank
+ * (modulation, embedders, final projection), as far as the degree divides it. REFERENCE: the first alone. RULES: rows
+ * of the caller's own. */
+typedef enum tsr_tp_plan_kind { TSR_TP_PLAN_FULL, TSR_TP_PLAN_REFERENCE, TSR_TP_PLAN_RULES } tsr_tp_plan_kind;
+typedef struct tsr_tp_plan {
+    tsr_tp_plan_kind kind;
+    const tsr_tp_rule *rules; /* [n], of RULES */
+    size_t n;
+} tsr_tp_plan;
+
+/* "full", "reference", or a JSON file that maps module globs to styles, packed styles to their blocks:
+ * {"blocks.*.to_q": "colwise", "blocks.*.ff": {"packed_colwise": [1, 1]}} ([]: the sizes that the model declares).
+ * Whether the rules fit a model is found when they are applied. Local. Errors: IO, FORMAT (not such a file; an unknown
+ * style), NOMEM. Owner of *out: the caller (tsr_tp_plan_free). */
+TSR_API TSR_NODISCARD tsr_status tsr_tp_plan_read(tsr_engine *engine, const char *name_or_file, tsr_tp_plan **out);
+TSR_API void tsr_tp_plan_free(tsr_engine *engine, tsr_tp_plan *plan); /* NULL is allowed */
+
 /* diffusers' TensorParallelConfig. mesh: NULL, or a mesh with an axis "tp", whose size then counts instead of
  * tp_degree. */
 typedef struct tsr_tensor_parallel_config {
@@ -58,9 +79,10 @@ typedef struct tsr_parallel_config {
     const tsr_tensor_parallel_config *tensor_parallel; /* NULL: none */
     int text_encoder_tp; /* degree of text encoders; 0: the largest that their plan allows, at most the number of ranks
                           */
+    const tsr_tp_plan *tp_plan; /* of the transformer, or of the model alone; NULL: full */
 } tsr_parallel_config;
 #define TSR_PARALLEL_CONFIG_INIT                                                                                       \
-    { sizeof(tsr_parallel_config), NULL, 0 }
+    { sizeof(tsr_parallel_config), NULL, 0, NULL }
 
 #ifdef __cplusplus
 }

@@ -19,9 +19,10 @@ typedef struct tsr_pipeline_options {
     /* Components that are loaded already, sharded or not; the pipeline uses them and leaves them to the caller. NULL:
      * the folder's. Source: the keyword arguments of DiffusionPipeline.from_pretrained. */
     tsr_model *text_encoder, *transformer, *vae;
+    const char *const *arguments; /* further arguments of diffusers' from_pretrained, as in tsr_model_options */
 } tsr_pipeline_options;
 #define TSR_PIPELINE_OPTIONS_INIT                                                                                      \
-    { sizeof(tsr_pipeline_options), TSR_DTYPE_NONE, false, NULL, NULL, NULL, NULL }
+    { sizeof(tsr_pipeline_options), TSR_DTYPE_NONE, false, NULL, NULL, NULL, NULL, NULL }
 
 /* Opens a diffusers pipeline folder: model_index.json, the configs and the headers of all weights, the tokenizer.
  * Checks all of it, but reads no weight: each component is loaded for its phase of tsr_pipeline_generate and released

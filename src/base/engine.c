@@ -66,3 +66,10 @@ double tsr__seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+void tsr__take_options(void *defaults, size_t bytes, const void *given) {
+    size_t size = 0;
+    if (!given) return;
+    memcpy(&size, given, sizeof size);
+    memcpy(defaults, given, size < bytes ? size : bytes);
+}

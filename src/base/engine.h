@@ -59,6 +59,10 @@ char *tsr__strndup(tsr_engine *engine, const char *text, size_t length);
 bool tsr__mul(size_t a, size_t b, size_t *product);
 bool tsr__add(size_t a, size_t b, size_t *sum);
 
+/* Overwrites the defaults of an options struct [bytes] with what a caller gave, whose struct may be older and shorter:
+ * its first member says how long it is. NULL: nothing was given. */
+void tsr__take_options(void *defaults, size_t bytes, const void *given);
+
 /* Returns early with a status that is not OK. */
 #define TSR__TRY(expression)                                                                                           \
     do {                                                                                                               \

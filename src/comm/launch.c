@@ -74,8 +74,7 @@ static tsr_status launch_alone(const tsr__launch *launch) {
 tsr_status tsr_launch(const tsr_engine_options *options, int n_ranks, tsr_rank_body body, void *user, char *message,
                       size_t message_bytes) {
     tsr__launch launch = {TSR_ENGINE_OPTIONS_INIT, n_ranks, body, user, message, message_bytes};
-    if (options)
-        memcpy(&launch.options, options, options->size < sizeof launch.options ? options->size : sizeof launch.options);
+    tsr__take_options(&launch.options, sizeof launch.options, options);
     launch.options.size = sizeof launch.options;
     if (message && message_bytes > 0) *message = '\0';
     if (n_ranks < 0 || n_ranks > TSR__MAX_RANKS)

@@ -12,7 +12,7 @@ static const char default_device[] = "cpu";
 tsr_status tsr_engine_create(const tsr_engine_options *options, tsr_engine **out) {
     tsr_engine_options given = TSR_ENGINE_OPTIONS_INIT;
     given.device = default_device;
-    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    tsr__take_options(&given, sizeof given, options);
     if (!given.device) given.device = default_device;
     const tsr__device_ops *ops = tsr__device_find(given.device);
     if (!ops || given.threads < 0) return TSR_ARG;

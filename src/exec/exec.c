@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "exec/graph.h"
 #include "exec/ops.h"
+#include "exec/split.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -285,6 +286,7 @@ tsr__value tsr__upload(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *s
 
 void tsr__download(tsr__exec *x, tsr__value v, void *host) {
     tsr__step s = transfer(TSR__STEP_DOWNLOAD, v.id, -1);
+    tsr__check_whole(x, "download", v);
     if (!next_step(x, &s) || !computing(x)) return;
     const tsr__view *view = resolve(x, v.id);
     check(x, x->device->ops->download(x->device, host, view->data, tsr__view_bytes(view)));
@@ -292,27 +294,30 @@ void tsr__download(tsr__exec *x, tsr__value v, void *host) {
 
 void tsr__assign(tsr__exec *x, const tsr__view *kept_view, tsr__value v) {
     tsr__value target = tsr__external(x, kept_view);
+    tsr__check_whole(x, "assign", v);
     tsr__step s = transfer(TSR__STEP_ASSIGN, v.id, target.id);
     if (!next_step(x, &s) || !computing(x)) return;
     tsr__op op = {.kind = TSR__OP_copy, .in = {resolve(x, v.id)}, .out = {resolve(x, target.id)}};
     check(x, x->device->ops->run[TSR__OP_copy](x->device, &op));
 }
 
-tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v, tsr__comm *comm) {
-    if (!comm || comm->size == 1) return v;
-    tsr__step s = transfer(TSR__STEP_SUM_OVER_RANKS, v.id, -1);
-    s.payload_bytes = tsr__is_none(v) ? 0 : tsr__view_bytes(tsr__value_strides(x, v));
-    if (!next_step(x, &s) || x->mode != RUNNING) return v;
-    tsr__comm_progress(comm);
-    const tsr__view *view = resolve(x, v.id);
-    tsr_status status = tsr__all_reduce(comm, view->data, (size_t)tsr__view_elements(view));
-    check(x, status); /* also after a failure of this rank: the others wait for it */
-    return v;
+void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr__value *out) {
+    if (out) {
+        tsr__view view = tsr__view_dense(NULL, TSR_F32, out->ndim, out->shape);
+        *out = new_value(x, &view, -1, 0, NULL);
+    }
+    tsr__step s = transfer(e->kind, in.id, out ? out->id : -1);
+    s.comm = e->comm;
+    s.payload_bytes = e->payload_bytes;
+    if (!next_step(x, &s) || x->mode != RUNNING) return;
+    tsr__comm_progress(e->comm);
+    /* also after a failure of this rank: the others wait for it */
+    check(x, e->run(e->comm, resolve(x, in.id), out ? resolve(x, out->id) : NULL, e->user));
 }
 
 void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v) {
     tsr__step s = transfer(TSR__STEP_TAP, v.id, -1);
-    if (!tsr__is_none(v) && next_step(x, &s) && computing(x) && x->tap) x->tap(x->tap_user, x, owner, index, v);
+    if (!tsr__is_none(v) && next_step(x, &s) && x->mode == RUNNING && x->tap) x->tap(x->tap_user, x, owner, index, v);
 }
 
 /* Inputs and outputs as the device sees them; recording, the device is only asked for its scratch memory. */
@@ -323,6 +328,7 @@ static void execute(tsr__exec *x, const tsr__emission *e, tsr__step *s, const ts
     if (x->mode == RECORDING) {
         s->scratch_bytes = x->device->ops->scratch_bytes(x->device, &op);
         x->graph->flops += e->flops;
+        tsr__split_operation(x, e, out);
         check(x, x->meta->ops->run[op.kind](x->meta, &op));
         return;
     }
@@ -343,6 +349,13 @@ void tsr__emit(tsr__exec *x, const tsr__emission *e, tsr__value *out) {
     if (!step) return;
     execute(x, e, &x->graph->steps[step - x->graph->steps], out);
 }
+
+/* --- splits --- */
+
+bool tsr__exec_recording(const tsr__exec *x) { return x->mode == RECORDING && x->status == TSR_OK; }
+tsr_status tsr__exec_status(const tsr__exec *x) { return x->status; }
+tsr_engine *tsr__exec_engine(const tsr__exec *x) { return x->engine; }
+tsr__value_record *tsr__value_record_of(const tsr__exec *x, tsr__value v) { return &x->graph->values[v.id]; }
 
 /* --- looking at values --- */
 

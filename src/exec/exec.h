@@ -23,6 +23,23 @@ typedef struct tsr__value {
 static inline tsr__value tsr__none(void) { return (tsr__value){.id = -1}; }
 static inline bool tsr__is_none(tsr__value v) { return v.id < 0; }
 
+/* How a value is spread over ranks: along one dimension, whose whole length is that of its parts, one after another.
+ * Each part is cut by itself, by torch's tensor_split: rank r of n holds piece floor(r pieces / n), and the first
+ * (length mod pieces) pieces are one longer. Set where a value is split (a weight's part, a port), kept by operations
+ * (split.c says how), cleared by a gather. A value may be split along both axes, in different dimensions. */
+typedef enum tsr__axis { TSR__AXIS_TP, TSR__AXIS_SEQUENCE, TSR__N_AXES } tsr__axis;
+enum { TSR__MAX_PARTS = 8 };
+typedef char *(*tsr__path_fn)(const void *owner, char *text, size_t size);
+
+typedef struct tsr__split {
+    struct tsr__comm *comm; /* of the ranks that hold the pieces; NULL: the value is whole */
+    int dim, pieces;
+    size_t n_parts;
+    int64_t parts[TSR__MAX_PARTS]; /* global lengths */
+    const void *origin;            /* what split it, for messages */
+    tsr__path_fn origin_path;
+} tsr__split;
+
 typedef void (*tsr__forward)(tsr__exec *x, void *context);
 
 /* round_inputs: BF16 or F16 where matmul inputs may be rounded to it (DESIGN.md, Numbers), else F32. */
@@ -41,6 +58,9 @@ TSR_NODISCARD tsr_status tsr__exec_run(tsr__exec *x, tsr__graph *graph, void *co
 size_t tsr__exec_activation_bytes(const tsr__exec *x);
 /* Floating-point operations of matmuls, convolutions and attention in one run. */
 double tsr__graph_flops(const tsr__graph *graph);
+/* The collective steps of one run, in order: calls visit for each. bytes: the payload, as comm.h counts it. */
+typedef void (*tsr__collective_visitor)(void *user, int kind, const struct tsr__comm *comm, size_t bytes);
+void tsr__graph_visit_collectives(const tsr__graph *graph, tsr__collective_visitor visit, void *user);
 
 /* Storage that lives across runs (latents, embeddings). The view's data are set by tsr__exec_reserve. */
 TSR_NODISCARD tsr_status tsr__exec_keep(tsr__exec *x, tsr_dtype dtype, int ndim, const int64_t *shape, tsr__view **out);
@@ -74,6 +94,18 @@ void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v);
 /* For taps: the value's elements as float32, dense, into host [elements of v]. */
 TSR_NODISCARD tsr_status tsr__exec_peek(tsr__exec *x, tsr__value v, float *host);
 
+/* For taps, on every rank that runs the forward: the same of a value that may be split, gathered to its whole shape.
+ * Collective over the ranks that hold its pieces. Where another of them has failed, host holds no more than this
+ * rank's piece: the run ends with that failure. host [elements of the whole]. */
+TSR_NODISCARD tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host);
+/* The shape of the whole value, of which this rank may hold a part only. */
+tsr__value tsr__whole_shape(const tsr__exec *x, tsr__value v);
+
+/* How v is split along an axis. */
+const tsr__split *tsr__value_split(const tsr__exec *x, tsr__value v, tsr__axis axis);
+/* Declares that v is a rank's part. While recording; a run takes it from the record. */
+void tsr__set_split(tsr__exec *x, tsr__value v, tsr__axis axis, const tsr__split *split);
+
 /* --- for ops.c --- */
 /* A view of v: other shape and strides (elements), `offset` elements further on. */
 tsr__value tsr__value_view(tsr__exec *x, tsr__value v, int64_t offset, int ndim, const int64_t *shape,
@@ -91,5 +123,15 @@ typedef struct tsr__emission {
 } tsr__emission;
 void tsr__emit(tsr__exec *x, const tsr__emission *e, tsr__value *out);
 tsr_dtype tsr__exec_round_inputs(const tsr__exec *x);
+/* Appends or executes a collective step: run reads `in` and writes `out`, of which the caller gives the shape (F32);
+ * out NULL: in place. It runs also after a failure of this rank, because the others wait for it. */
+typedef struct tsr__exchange {
+    int kind; /* TSR__STEP_... */
+    struct tsr__comm *comm;
+    size_t payload_bytes;
+    tsr_status (*run)(struct tsr__comm *comm, const tsr__view *in, const tsr__view *out, const void *user);
+    const void *user;
+} tsr__exchange;
+void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr__value *out);
 
 #endif

@@ -10,7 +10,8 @@ enum {
     TSR__STEP_DOWNLOAD,
     TSR__STEP_TAP,
     TSR__STEP_ASSIGN,
-    TSR__STEP_SUM_OVER_RANKS
+    TSR__STEP_ALL_REDUCE,
+    TSR__STEP_ALL_GATHER
 };
 
 typedef struct tsr__value_record {
@@ -21,13 +22,17 @@ typedef struct tsr__value_record {
     int32_t first, last;       /* steps between which the memory is alive (of a base) */
     int32_t storage;           /* the base whose memory this base took over in place; itself otherwise */
     size_t bytes, offset;      /* in the arena (of a storage) */
+    tsr__split split[TSR__N_AXES];
+    struct tsr__comm *partial; /* each of these ranks holds a summand, */
+    bool summed;               /* until they were summed */
 } tsr__value_record;
 
 typedef struct tsr__step {
     int kind; /* tsr__op_kind or TSR__STEP_... */
     int32_t in[TSR__MAX_INPUTS], out[TSR__MAX_OUTPUTS];
     bool in_place;
-    size_t payload_bytes; /* of a collective */
+    struct tsr__comm *comm; /* of a collective, */
+    size_t payload_bytes;   /* and its payload as comm.h counts it */
     size_t scratch_bytes, scratch_offset;
 } tsr__step;
 

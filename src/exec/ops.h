@@ -73,8 +73,13 @@ tsr__value tsr__upsample_nearest2x(tsr__exec *x, tsr__value in);
 tsr__value tsr__contiguous(tsr__exec *x, tsr__value in);
 tsr__value tsr__concat(tsr__exec *x, tsr__value a, tsr__value b, int dim); /* negative: from the end */
 
-/* v becomes the sum over the ranks of comm, in place. NULL or one rank: v as it is. */
-tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v, struct tsr__comm *comm);
+/* A partial sum (what a matmul over split channels leaves on each rank) becomes the sum, in place; another value stays
+ * as it is. */
+tsr__value tsr__sum_over_ranks(tsr__exec *x, tsr__value v);
+/* A value that is split along the axis becomes whole on every rank; another one stays as it is. */
+tsr__value tsr__gather_over_ranks(tsr__exec *x, tsr__value v, tsr__axis axis);
+/* This rank's piece of a value that is whole, as `split` cuts it. A view. */
+tsr__value tsr__take_piece(tsr__exec *x, tsr__value v, tsr__axis axis, const tsr__split *split);
 
 /* "[2, 16, 32]" into text of at least 128 bytes, for messages. Returns text. */
 const char *tsr__shape_text(tsr__value v, char *text);

@@ -1,5 +1,6 @@
 /* Values that are views of others. */
 #include "exec/ops.h"
+#include "exec/split.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +69,9 @@ tsr__value tsr__reshape(tsr__exec *x, tsr__value v, int ndim, const int64_t *sha
     if (!complete_shape(from, ndim, to) || !reshaped_strides(from, ndim, to, stride))
         return tsr__exec_fail(x, TSR_SHAPE, "a value of shape %s cannot be viewed with %d dimensions as asked",
                               tsr__shape_text(v, text), ndim);
-    return tsr__value_view(x, v, 0, ndim, to, stride);
+    tsr__value out = tsr__value_view(x, v, 0, ndim, to, stride);
+    tsr__split_reshape(x, v, out);
+    return out;
 }
 
 tsr__value tsr__slice(tsr__exec *x, tsr__value v, int dim, int64_t begin, int64_t end) {
@@ -82,7 +85,9 @@ tsr__value tsr__slice(tsr__exec *x, tsr__value v, int dim, int64_t begin, int64_
     int64_t shape[TSR_MAX_DIMS];
     memcpy(shape, from.shape, sizeof shape);
     shape[dim] = end - begin;
-    return tsr__value_view(x, v, begin * from.stride[dim], v.ndim, shape, from.stride);
+    tsr__value out = tsr__value_view(x, v, begin * from.stride[dim], v.ndim, shape, from.stride);
+    tsr__split_slice(x, v, dim, (tsr_range){begin, end}, out);
+    return out;
 }
 
 tsr__value tsr__chunk(tsr__exec *x, tsr__value v, int i, int n) {
@@ -98,5 +103,7 @@ tsr__value tsr__permute(tsr__exec *x, tsr__value v, const int *order) {
         shape[i] = from.shape[order[i]];
         stride[i] = from.stride[order[i]];
     }
-    return tsr__value_view(x, v, 0, v.ndim, shape, stride);
+    tsr__value out = tsr__value_view(x, v, 0, v.ndim, shape, stride);
+    tsr__split_permute(x, v, order, out);
+    return out;
 }

@@ -1,6 +1,5 @@
 /* Running a model: host tensors in, host tensors out. */
 #include "base/memory.h"
-#include "io/file.h"
 #include "models/model.h"
 
 #include <stdlib.h>
@@ -188,49 +187,4 @@ bool tsr_model_has_input(const tsr_model *model, const char *name) {
 void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n) {
     for (size_t i = 0; tensors && i < n; i++) tsr__free(engine, tensors[i].data);
     tsr__free(engine, tensors);
-}
-
-/* --- a component by itself --- */
-
-/* What a rank does by itself: open, check, take its part. */
-static tsr_status open_part(tsr_engine *engine, const char *folder, const tsr_model_options *options,
-                            const tsr__layout *layout, tsr_model **out) {
-    TSR__TRY(tsr__model_open(engine, folder, "model", NULL, out));
-    if (options->dtype != TSR_DTYPE_NONE) (*out)->dtype = options->dtype;
-    return tsr__model_split(*out, layout->tp, layout->tp_rank, layout->tp_degree);
-}
-
-/* Between two agreements a rank only does what needs no other. */
-static tsr_status open_and_load(tsr_engine *engine, const char *folder, const tsr_model_options *options,
-                                tsr_model **out) {
-    tsr__layout layout = {0};
-    TSR__TRY(tsr__layout_open(engine, options->parallel, &layout));
-    tsr_model *model = NULL;
-    tsr_status status = tsr_status_agree(engine, open_part(engine, folder, options, &layout, &model));
-    if (!model) {
-        tsr__layout_close(&layout);
-        return status;
-    }
-    model->layout = layout;
-    *out = model;
-    if (status != TSR_OK) return status;
-    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, model->weight_bytes, 0, options->force));
-    return tsr_status_agree(engine, tsr__model_load(model));
-}
-
-tsr_status tsr_model_from_pretrained(tsr_engine *engine, const char *folder, const tsr_model_options *options,
-                                     tsr_model **out) {
-    tsr_model_options given = TSR_MODEL_OPTIONS_INIT;
-    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
-    char *path = given.subfolder ? tsr__path_join(engine, folder, given.subfolder) : tsr__strdup(engine, folder);
-    tsr_model *model = NULL;
-    tsr_status status = tsr_status_agree(engine, path ? TSR_OK : TSR_NOMEM);
-    if (status == TSR_OK) status = open_and_load(engine, path, &given, &model);
-    tsr__free(engine, path);
-    if (status != TSR_OK) {
-        tsr_model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return TSR_OK;
 }

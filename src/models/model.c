@@ -131,6 +131,7 @@ static tsr_status new_model(tsr_engine *engine, const char *folder, const char *
 }
 
 static tsr_status open_folder(tsr_model *model, const char *expected) {
+    TSR__TRY(tsr__folder_check(model->engine, model->folder, "config.json"));
     char *path = tsr__path_join(model->engine, model->folder, "config.json");
     if (!path) return TSR_NOMEM;
     tsr__config config = {0};
@@ -207,14 +208,17 @@ tsr_status tsr__model_from_config(tsr_engine *engine, const char *path, tsr_dtyp
 
 tsr__tp_plan tsr__model_tp_plan(const tsr_model *model) {
     const tsr_model_desc *desc = model->desc;
-    return (tsr__tp_plan){desc->class_name, desc->tp_plan, desc->n_tp_rules,
-                          desc->heads ? desc->heads(model->self) : 1};
+    tsr_tp_plan_kind kind = model->tp_plan.kind;
+    tsr__tp_plan plan = {.class_name = desc->class_name, .heads = desc->heads ? desc->heads(model->self) : 1};
+    plan.rules = kind == TSR_TP_PLAN_RULES ? (tsr__tp_rules){model->tp_plan.rules, model->tp_plan.n} : desc->tp_plan;
+    if (kind == TSR_TP_PLAN_FULL) plan.more = desc->tp_plan_more;
+    return plan;
 }
 
 tsr_status tsr__model_mark(tsr_model *model) {
     char known[512];
     tsr__tp_plan plan = tsr__model_tp_plan(model);
-    if (!plan.rules)
+    if (!plan.rules.n)
         return tsr__fail(model->engine, TSR_UNSUPPORTED, "%s has no tensor-parallel plan; classes that have one: %s",
                          plan.class_name, tsr__model_classes_with_plan(known, sizeof known));
     if (!model->marked) TSR__TRY(tsr__tp_mark(model->engine, model->self, &plan));
@@ -227,6 +231,7 @@ tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int deg
     if (degree == 1) return TSR_OK;
     TSR__TRY(tsr__model_mark(model));
     TSR__TRY(tsr__tp_split(model->engine, model->self, &plan, comm, rank, degree));
+    model->split = true;
     return count_bytes(model);
 }
 

@@ -34,10 +34,17 @@ typedef struct tsr_model_desc {
     void (*input_shapes)(const void *self, int64_t tokens, int64_t text_tokens, int64_t (*shapes)[TSR_MAX_DIMS]);
     /* Config keys of the numbers of blocks, for benchmarks with fewer. */
     const char *layer_keys[2];
-    const tsr_tp_rule *tp_plan; /* [n_tp_rules]; NULL: the class has no plan and cannot be split */
-    size_t n_tp_rules;
+    tsr__tp_rules tp_plan;      /* the rows of diffusers' _tp_plan; none: the class has no plan and cannot be split */
+    tsr__tp_rules tp_plan_more; /* rows for the rest, for the plan "full" */
     int64_t (*heads)(const void *self); /* attention heads, which a degree must divide */
 } tsr_model_desc;
+
+/* Refuses arguments of diffusers' from_pretrained (name, value, ..., NULL) that Tessera cannot honour, by name. NULL:
+ * none. Local. Errors: UNSUPPORTED, ARG. */
+TSR_NODISCARD tsr_status tsr__arguments_check(tsr_engine *engine, const char *const *arguments);
+/* Refuses a folder that holds what Tessera does not load (adapters, a flashpack), by name. wanted: the file that makes
+ * it a folder that Tessera opens. Local. Errors: UNSUPPORTED. */
+TSR_NODISCARD tsr_status tsr__folder_check(tsr_engine *engine, const char *folder, const char *wanted);
 
 /* The descriptor of a class, or NULL; and all class names, joined by ", ". */
 const tsr_model_desc *tsr__model_desc_find(const char *class_name);
@@ -56,15 +63,17 @@ struct tsr_model {
     tsr_checkpoint *checkpoint; /* NULL for random weights */
     size_t weight_bytes;        /* of this rank's part */
     tsr__layout layout;         /* its own, of a model that was opened by itself */
-    bool marked;                /* with its class's plan */
-    bool loaded;
+    tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
+    bool marked;                /* with its plan */
+    bool split, loaded;
+    bool force; /* go on although the memory check says no */
 };
 
 /* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.
  * expected: class that the folder must hold, or NULL. */
 TSR_NODISCARD tsr_status tsr__model_open(tsr_engine *engine, const char *folder, const char *component,
                                          const char *expected, tsr_model **out);
-/* Marks the tree with the class's plan. Local. Errors: UNSUPPORTED (no plan: names the classes that have one), those of
+/* Marks the tree with its plan. Local. Errors: UNSUPPORTED (no plan: names the classes that have one), those of
  * tsr__tp_mark. */
 TSR_NODISCARD tsr_status tsr__model_mark(tsr_model *model);
 /* Gives every weight the part of `rank` of `degree`, by the class's plan; comm: the ranks that share the model, or NULL
@@ -76,6 +85,8 @@ tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
 /* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
 void tsr__model_unload(tsr_model *model);
+/* Cuts the weights of a model that was loaded whole and then split. After a failure it can only be destroyed. Local. */
+TSR_NODISCARD tsr_status tsr__model_keep_part(tsr_model *model);
 /* A model from a config alone, its weights random (mean 0, variance 1/fan_in) in `stored`. Not loaded yet: the weights
  * are made by tsr__model_load. layers: numbers of blocks that replace the config's, negative: keep. */
 TSR_NODISCARD tsr_status tsr__model_from_config(tsr_engine *engine, const char *path, tsr_dtype stored,

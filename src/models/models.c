@@ -16,7 +16,7 @@ const tsr_model_desc *tsr__model_desc_find(const char *class_name) {
 static const char *list_classes(bool planned, char *text, size_t size) {
     size_t used = 0;
     for (size_t i = 0; i < TSR__COUNT(all) && used < size; i++)
-        if (!planned || all[i]->tp_plan)
+        if (!planned || all[i]->tp_plan.n)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", all[i]->class_name);
     return text;
 }

@@ -192,8 +192,7 @@ const tsr_model_desc tsr__qwen3 = {
                [ATTENTION_MASK] = {.name = "attention_mask", .dtype = TSR_I64, .ndim = 2, .optional = true}},
     .outputs = {"prompt_embeds"},
     .forward = qwen3_forward,
-    .tp_plan = qwen3_tp_plan,
-    .n_tp_rules = TSR__COUNT(qwen3_tp_plan),
+    .tp_plan = TSR__TP_RULES(qwen3_tp_plan),
     .heads = qwen3_heads,
 };
 

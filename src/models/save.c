@@ -278,7 +278,7 @@ tsr_status tsr__model_write(const tsr__saving *saving, tsr_model *model, const t
 
 uint64_t tsr__max_shard_size(const tsr_save_options *options) {
     tsr_save_options given = TSR_SAVE_OPTIONS_INIT;
-    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    tsr__take_options(&given, sizeof given, options);
     return given.max_shard_size ? given.max_shard_size : 5000000000u;
 }
 

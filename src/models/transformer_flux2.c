@@ -210,6 +210,20 @@ static const tsr_tp_rule flux2_tp_plan[] = {
     {"single_transformer_blocks.*.attn.to_qkv_mlp_proj", TSR_PACKED_COLWISE, {0}}, /* q | k | v | a | b */
     {"single_transformer_blocks.*.attn.to_out",         TSR_PACKED_ROWWISE, {0}}, /* attention | feed-forward */
 };
+/* What diffusers leaves whole, of FLUX.2 [dev] 5 of 64 GB. Outputs that are gathered are of one row a picture, or narrow,
+ * or the text's. x_embedder stays whole: it has 0.002 % of the weights, and its output would be all image tokens. */
+static const tsr_tp_rule flux2_tp_plan_more[] = {
+    {"time_guidance_embed.timestep_embedder.linear_1",  TSR_COLWISE,        {0}},
+    {"time_guidance_embed.timestep_embedder.linear_2",  TSR_ROWWISE,        {0}},
+    {"time_guidance_embed.guidance_embedder.linear_1",  TSR_COLWISE,        {0}},
+    {"time_guidance_embed.guidance_embedder.linear_2",  TSR_ROWWISE,        {0}},
+    {"double_stream_modulation_img.linear",             TSR_COLWISE_GATHER_OUTPUT, {0}},
+    {"double_stream_modulation_txt.linear",             TSR_COLWISE_GATHER_OUTPUT, {0}},
+    {"single_stream_modulation.linear",                 TSR_COLWISE_GATHER_OUTPUT, {0}},
+    {"context_embedder",                                TSR_COLWISE_GATHER_OUTPUT, {0}},
+    {"norm_out.linear",                                 TSR_COLWISE_GATHER_OUTPUT, {0}},
+    {"proj_out",                                        TSR_COLWISE_GATHER_OUTPUT, {0}},
+};
 /* clang-format on */
 
 static int64_t flux2_heads(const void *model) {
@@ -408,8 +422,8 @@ const tsr_model_desc tsr__flux2_transformer = {
     .forward = flux2_forward,
     .input_shapes = flux2_input_shapes,
     .layer_keys = {"num_layers", "num_single_layers"},
-    .tp_plan = flux2_tp_plan,
-    .n_tp_rules = TSR__COUNT(flux2_tp_plan),
+    .tp_plan = TSR__TP_RULES(flux2_tp_plan),
+    .tp_plan_more = TSR__TP_RULES(flux2_tp_plan_more),
     .heads = flux2_heads,
 };
 

@@ -18,14 +18,50 @@ void tsr__linear_add(tsr__module *parent, tsr__linear *linear, const char *name,
     if (bias == TSR__BIAS) TSR__PARAM(linear, bias, out);
 }
 
+static tsr__value refuse_features(tsr__exec *x, const tsr__linear *linear, const char *why, const tsr__split *given) {
+    char path[TSR__PATH_BYTES], from[TSR__PATH_BYTES] = "";
+    if (given) given->origin_path(given->origin, from, sizeof from);
+    return tsr__exec_fail(x, TSR_SHAPE, "%s (%s): its input is %s%s%s",
+                          tsr__module_path(&linear->module, path, sizeof path),
+                          tsr_tp_style_name(linear->module.tp.style), why, given ? "; it was split by " : "", from);
+}
+
+static bool same_parts(const tsr__split *a, const tsr__split *b) {
+    return a->n_parts == b->n_parts && memcmp(a->parts, b->parts, a->n_parts * sizeof *a->parts) == 0;
+}
+
+/* The input with the features that this rank's columns of the weight want; none after a refusal. This is where a plan
+ * that pairs modules wrongly is found, in the meta run. */
+static tsr__value take_features(tsr__exec *x, const tsr__linear *linear, tsr__value in) {
+    if (tsr__is_none(in) || tsr__exec_stopped(x)) return tsr__none();
+    tsr_tp_style style = linear->module.tp.style;
+    tsr__split columns = tsr__param_split(&linear->weight);
+    const tsr__split *given = tsr__value_split(x, in, TSR__AXIS_TP);
+    bool split = given->comm && given->dim == in.ndim - 1, wanted = columns.comm && columns.dim == 1;
+    if (split && style == TSR_ROWWISE_SPLIT_INPUT)
+        return refuse_features(x, linear, "split over ranks already: declare it rowwise", given);
+    if (split && !wanted)
+        return refuse_features(x, linear, "split over ranks, but it takes all features: declare it rowwise", given);
+    if (split && !same_parts(given, &columns))
+        return refuse_features(x, linear, "split over ranks by other blocks than its columns: declare the same", given);
+    if (!wanted || split) return in;
+    if (style != TSR_ROWWISE_SPLIT_INPUT)
+        return refuse_features(x, linear,
+                               "whole on every rank: declare what gives it colwise, or this rowwise_split_input", NULL);
+    columns.dim = in.ndim - 1;
+    return tsr__take_piece(x, in, TSR__AXIS_TP, &columns);
+}
+
 tsr__value tsr__linear_forward(tsr__exec *x, const tsr__linear *linear, tsr__value in) {
+    in = take_features(x, linear, in);
     if (!fits(x, &linear->module, in, linear->weight.view.shape[1])) return tsr__none();
     const tsr__tp *tp = &linear->module.tp;
-    bool partial = tp->style == TSR_ROWWISE || tp->style == TSR_PACKED_ROWWISE;
-    bool adds_bias = !partial || tp->rank == 0; /* once in the sum over ranks */
+    bool adds_bias = linear->weight.spec.dim == 0 || tp->rank == 0; /* once in a sum over ranks */
     tsr__value weight = tsr__param_value(x, &linear->weight);
-    tsr__value out = tsr__matmul(x, in, weight, adds_bias ? tsr__param_value(x, &linear->bias) : tsr__none());
-    return tsr__tapped(x, &linear->module, partial ? tsr__sum_over_ranks(x, out, tp->comm) : out);
+    tsr__value bias = adds_bias ? tsr__param_value(x, &linear->bias) : tsr__none();
+    tsr__value out = tsr__sum_over_ranks(x, tsr__matmul(x, in, weight, bias));
+    if (tp->style == TSR_COLWISE_GATHER_OUTPUT) out = tsr__gather_over_ranks(x, out, TSR__AXIS_TP);
+    return tsr__tapped(x, &linear->module, out);
 }
 
 void tsr__layer_norm_add(tsr__module *parent, tsr__norm *norm, const char *name, double eps) {
@@ -90,7 +126,7 @@ tsr__value tsr__embedding_forward(tsr__exec *x, const tsr__embedding_layer *embe
     bool partial = tp->style == TSR_ROWWISE;
     int64_t first = partial ? tp->rank * embedding->weight.view.shape[0] : 0;
     tsr__value out = tsr__embedding(x, ids, table, first, partial);
-    return tsr__tapped(x, &embedding->module, partial ? tsr__sum_over_ranks(x, out, tp->comm) : out);
+    return tsr__tapped(x, &embedding->module, tsr__sum_over_ranks(x, out));
 }
 
 void tsr__linear_item_add(tsr__module *parent, tsr__linear_item *list, const char *name, int64_t in, int64_t out,

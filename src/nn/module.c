@@ -1,7 +1,18 @@
 #include "nn/module.h"
 
+#include "comm/comm.h"
+
 #include <stdio.h>
 #include <string.h>
+
+const char *tsr_tp_style_name(tsr_tp_style style) {
+    static const char *const names[] = {
+#define NAME(name, text) text,
+        TSR_TP_STYLE_LIST(NAME)
+#undef NAME
+    };
+    return (size_t)style < TSR__COUNT(names) ? names[style] : "?";
+}
 
 struct tsr__chunk_of_memory {
     struct tsr__chunk_of_memory *next;
@@ -106,6 +117,23 @@ tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value
     return v;
 }
 
+static char *owner_path(const void *owner, char *text, size_t size) { return tsr__module_path(owner, text, size); }
+
+tsr__split tsr__param_split(const tsr__param *param) {
+    const tsr__shard_spec *spec = &param->spec;
+    const tsr__tp *tp = &param->owner->tp;
+    tsr__split split = {.comm = NULL};
+    if (!tp->comm || spec->style == TSR_REPLICATED) return split;
+    split = (tsr__split){tp->comm, spec->dim, tp->comm->size, spec->n_blocks, {0}, param->owner, owner_path};
+    if (spec->groups && spec->groups < tp->comm->size) split.pieces = (int)spec->groups;
+    memcpy(split.parts, spec->blocks, sizeof split.parts);
+    return split;
+}
+
 tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param) {
-    return param->owner ? tsr__external(x, &param->view) : tsr__none();
+    if (!param->owner) return tsr__none();
+    tsr__value v = tsr__external(x, &param->view);
+    tsr__split split = tsr__param_split(param);
+    tsr__set_split(x, v, TSR__AXIS_TP, &split);
+    return v;
 }

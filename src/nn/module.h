@@ -40,6 +40,7 @@ typedef enum tsr__module_kind {
 /* What a plan decides about a module, and what the model declares for plans. */
 typedef struct tsr__tp {
     tsr_tp_style style;
+    bool optional;                  /* whole at a degree that does not divide it */
     struct tsr__comm *comm;         /* of the ranks that share the module; NULL: nothing to exchange */
     int rank, degree;               /* 0, 0: not split */
     int64_t blocks[TSR_MAX_BLOCKS]; /* of packed styles, sizes of the fused parts, ended by 0 */
@@ -105,5 +106,7 @@ void tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__val
 tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value v);
 
 tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param); /* none where it was not declared */
+/* How a weight is split over the ranks that share its module; comm NULL: whole. */
+tsr__split tsr__param_split(const tsr__param *param);
 
 #endif

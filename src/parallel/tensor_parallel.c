@@ -3,15 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *tsr_tp_style_name(tsr_tp_style style) {
-    static const char *const names[] = {
-#define NAME(name, text) text,
-        TSR_TP_STYLE_LIST(NAME)
-#undef NAME
-    };
-    return (size_t)style < TSR__COUNT(names) ? names[style] : "?";
-}
-
 /* --- which dimension of which weight a style splits --- */
 
 static const struct {
@@ -20,9 +11,15 @@ static const struct {
     const char *param;
     int dim;
 } splits[] = {
-    {TSR__LINEAR_LAYER, TSR_COLWISE, "weight", 0},        {TSR__LINEAR_LAYER, TSR_COLWISE, "bias", 0},
-    {TSR__LINEAR_LAYER, TSR_PACKED_COLWISE, "weight", 0}, {TSR__LINEAR_LAYER, TSR_PACKED_COLWISE, "bias", 0},
-    {TSR__LINEAR_LAYER, TSR_ROWWISE, "weight", 1},        {TSR__LINEAR_LAYER, TSR_PACKED_ROWWISE, "weight", 1},
+    {TSR__LINEAR_LAYER, TSR_COLWISE, "weight", 0},
+    {TSR__LINEAR_LAYER, TSR_COLWISE, "bias", 0},
+    {TSR__LINEAR_LAYER, TSR_PACKED_COLWISE, "weight", 0},
+    {TSR__LINEAR_LAYER, TSR_PACKED_COLWISE, "bias", 0},
+    {TSR__LINEAR_LAYER, TSR_COLWISE_GATHER_OUTPUT, "weight", 0},
+    {TSR__LINEAR_LAYER, TSR_COLWISE_GATHER_OUTPUT, "bias", 0},
+    {TSR__LINEAR_LAYER, TSR_ROWWISE, "weight", 1},
+    {TSR__LINEAR_LAYER, TSR_PACKED_ROWWISE, "weight", 1},
+    {TSR__LINEAR_LAYER, TSR_ROWWISE_SPLIT_INPUT, "weight", 1},
     {TSR__EMBEDDING_LAYER, TSR_ROWWISE, "weight", 0},
 };
 
@@ -34,13 +31,16 @@ static int split_dim(const tsr__module *module, tsr_tp_style style, const char *
 }
 
 static bool is_packed(tsr_tp_style style) { return style == TSR_PACKED_COLWISE || style == TSR_PACKED_ROWWISE; }
-static bool is_colwise(tsr_tp_style style) { return style == TSR_COLWISE || style == TSR_PACKED_COLWISE; }
+static bool is_colwise(tsr_tp_style style) {
+    return style == TSR_COLWISE || style == TSR_PACKED_COLWISE || style == TSR_COLWISE_GATHER_OUTPUT;
+}
 
 /* --- a rule over the tree --- */
 
 typedef struct matching {
     tsr_engine *engine;
     const tsr_tp_rule *rule;
+    bool optional;
     size_t matches;
 } matching;
 
@@ -81,6 +81,7 @@ static tsr_status mark(matching *m, tsr__module *module) {
         return tsr__fail(m->engine, TSR_ARG, "plan rule \"%s\": %s is named by an earlier rule too", m->rule->glob,
                          tsr__module_path(module, path, sizeof path));
     module->tp.style = m->rule->style;
+    module->tp.optional = m->optional;
     m->matches++;
     for (tsr__param *p = module->params; p; p = p->next) TSR__TRY(set_spec(m, module, p));
     return TSR_OK;
@@ -98,13 +99,13 @@ static tsr_status match(matching *m, tsr__module *module, const char *glob) {
     return TSR_OK;
 }
 
-static tsr_status apply_rule(tsr_engine *engine, tsr__module *root, const tsr_tp_rule *rule) {
-    matching m = {engine, rule, 0};
+static tsr_status apply_rule(tsr_engine *engine, tsr__module *root, const tsr_tp_rule *rule, bool optional) {
+    matching m = {engine, rule, optional, 0};
     const char *star = strchr(rule->glob, '*');
     if (rule->style <= TSR_REPLICATED || rule->style >= TSR_TP_STYLE_COUNT) return refuse(&m, "unknown style");
     if (star && strchr(star + 1, '*')) return refuse(&m, "a rule may hold one \"*\" only");
     TSR__TRY(match(&m, root, rule->glob));
-    return m.matches ? TSR_OK : refuse(&m, "it matches no module");
+    return m.matches || optional ? TSR_OK : refuse(&m, "it matches no module");
 }
 
 /* --- degrees --- */
@@ -121,21 +122,22 @@ static bool groups_fit(const tsr__tp *tp, int degree) {
     return tp->groups_may_repeat && degree % tp->groups == 0;
 }
 
+/* The size that `degree` does not divide, or 0. */
+static int64_t obstacle(const tsr__param *param, int degree) {
+    const tsr__shard_spec *spec = &param->spec;
+    const tsr__tp *tp = &param->owner->tp;
+    if (is_colwise(spec->style) && !groups_fit(tp, degree)) return tp->groups;
+    int64_t parts = spec->groups && spec->groups < degree ? spec->groups : degree;
+    for (size_t b = 0; b < spec->n_blocks; b++)
+        if (spec->blocks[b] % parts != 0) return spec->blocks[b];
+    return 0;
+}
+
 static tsr_status fit(void *user, tsr__param *param) {
     fitting *f = user;
-    const tsr__shard_spec *spec = &param->spec;
-    if (f->culprit || spec->style == TSR_REPLICATED) return TSR_OK;
-    const tsr__tp *tp = &param->owner->tp;
-    if (is_colwise(spec->style) && !groups_fit(tp, f->degree)) {
-        f->culprit = param;
-        f->size = tp->groups;
-    }
-    int64_t parts = spec->groups && spec->groups < f->degree ? spec->groups : f->degree;
-    for (size_t b = 0; b < spec->n_blocks && !f->culprit; b++)
-        if (spec->blocks[b] % parts != 0) {
-            f->culprit = param;
-            f->size = spec->blocks[b];
-        }
+    if (f->culprit || param->spec.style == TSR_REPLICATED || param->owner->tp.optional) return TSR_OK;
+    f->size = obstacle(param, f->degree);
+    if (f->size) f->culprit = param;
     return TSR_OK;
 }
 
@@ -183,6 +185,10 @@ static tsr_status take_part(void *user, tsr__param *param) {
     const part *p = user;
     int64_t local[TSR_MAX_DIMS];
     tsr__tp *tp = &param->owner->tp;
+    if (tp->optional && obstacle(param, p->degree)) {
+        param->spec = (tsr__shard_spec){.style = TSR_REPLICATED};
+        tp->style = TSR_REPLICATED;
+    }
     tp->comm = p->comm;
     tp->rank = p->rank;
     tp->degree = p->degree;
@@ -192,7 +198,8 @@ static tsr_status take_part(void *user, tsr__param *param) {
 }
 
 tsr_status tsr__tp_mark(tsr_engine *engine, tsr__module *root, const tsr__tp_plan *plan) {
-    for (size_t i = 0; i < plan->n; i++) TSR__TRY(apply_rule(engine, root, &plan->rules[i]));
+    for (size_t i = 0; i < plan->rules.n; i++) TSR__TRY(apply_rule(engine, root, &plan->rules.rules[i], false));
+    for (size_t i = 0; i < plan->more.n; i++) TSR__TRY(apply_rule(engine, root, &plan->more.rules[i], true));
     return TSR_OK;
 }
 

@@ -7,12 +7,21 @@
 
 enum { TSR__MAX_DEGREE = 16 }; /* of the degrees that messages and `plan` list */
 
+/* A table of rules. */
+typedef struct tsr__tp_rules {
+    const tsr_tp_rule *rules;
+    size_t n;
+} tsr__tp_rules;
+#define TSR__TP_RULES(table)                                                                                           \
+    { table, TSR__COUNT(table) }
+
 /* A plan and what it is checked against. */
 typedef struct tsr__tp_plan {
     const char *class_name;
-    const tsr_tp_rule *rules; /* [n] */
-    size_t n;
-    int64_t heads; /* attention heads, which a degree must divide */
+    tsr__tp_rules rules;
+    tsr__tp_rules more; /* for what may as well stay whole: where a degree does not divide a module, or a model lacks
+                           it, the rule does nothing */
+    int64_t heads;      /* attention heads, which a degree must divide */
 } tsr__tp_plan;
 
 /* Marks every module that the plan names with its style and every weight with its spec. Once for a tree. Local.

@@ -86,7 +86,7 @@ static tsr_status check_options(tsr_engine *engine, const tsr_bench_step_options
 
 tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *options, tsr_bench_step_result *out) {
     tsr_bench_step_options o = TSR_BENCH_STEP_OPTIONS_INIT;
-    memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    tsr__take_options(&o, sizeof o, options);
     TSR__TRY(check_options(engine, &o));
     char *path =
         tsr__path_is_folder(o.config) ? tsr__path_join(engine, o.config, "config.json") : tsr__strdup(engine, o.config);

@@ -244,7 +244,7 @@ static tsr_status resolve(bench *b) {
 tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *options, tsr_bench_load_result *results) {
     tsr_bench_load_options o = TSR_BENCH_LOAD_OPTIONS_INIT;
     size_t bytes[TSR__MAX_RANKS];
-    memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    tsr__take_options(&o, sizeof o, options);
     bench b = {.engine = engine, .o = &o};
     TSR__TRY(resolve(&b));
     b.result.rank = b.rank;

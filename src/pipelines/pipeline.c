@@ -36,6 +36,7 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
 }
 
 static tsr_status open_index(tsr_pipeline *p) {
+    TSR__TRY(tsr__folder_check(p->engine, p->folder, "model_index.json"));
     char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
     if (!path) return TSR_NOMEM;
     tsr__config index = {0};
@@ -124,10 +125,15 @@ static tsr_status open_files(tsr_pipeline *p, const char *model, int asked, int 
     return p->borrowed[TSR__TEXT_ENCODER] ? TSR_OK : encoder_degree(p, asked, encoder_tp);
 }
 
-static tsr_status open_pipeline(tsr_pipeline *p, const char *model, const tsr_parallel_config *parallel) {
+static tsr_status open_pipeline(tsr_pipeline *p, const char *model, const tsr_pipeline_options *options) {
     int encoder_tp = 1;
-    TSR__TRY(tsr__layout_open(p->engine, parallel, &p->layout));
-    tsr_status status = open_files(p, model, parallel ? parallel->text_encoder_tp : 0, &encoder_tp);
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    tsr__take_options(&parallel, sizeof parallel, options->parallel);
+    TSR__TRY(tsr__layout_open(p->engine, options->parallel, &p->layout));
+    tsr_status status = tsr__arguments_check(p->engine, options->arguments);
+    if (status == TSR_OK) status = open_files(p, model, parallel.text_encoder_tp, &encoder_tp);
+    if (status == TSR_OK && parallel.tp_plan && !p->borrowed[TSR__TRANSFORMER])
+        p->models[TSR__TRANSFORMER]->tp_plan = *parallel.tp_plan;
     TSR__TRY(tsr_status_agree(p->engine, status));
     return split_models(p, encoder_tp);
 }
@@ -135,7 +141,7 @@ static tsr_status open_pipeline(tsr_pipeline *p, const char *model, const tsr_pa
 tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, const tsr_pipeline_options *options,
                                         tsr_pipeline **out) {
     tsr_pipeline_options given = TSR_PIPELINE_OPTIONS_INIT;
-    if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    tsr__take_options(&given, sizeof given, options);
     tsr_pipeline *p = tsr__calloc(engine, 1, sizeof *p);
     tsr_status status = tsr_status_agree(engine, p ? TSR_OK : TSR_NOMEM);
     if (!p || status != TSR_OK) {
@@ -145,7 +151,7 @@ tsr_status tsr_pipeline_from_pretrained(tsr_engine *engine, const char *model, c
     *p = (tsr_pipeline){.engine = engine, .dtype = given.dtype, .force = given.force};
     tsr_model *const loaded[TSR__N_MODELS] = {given.text_encoder, given.transformer, given.vae};
     for (int i = 0; i < TSR__N_MODELS; i++) p->borrowed[i] = (p->models[i] = loaded[i]) != NULL;
-    status = open_pipeline(p, model, given.parallel);
+    status = open_pipeline(p, model, &given);
     if (status != TSR_OK) {
         tsr_pipeline_destroy(p);
         return status;
@@ -170,7 +176,7 @@ const char *tsr_pipeline_folder(const tsr_pipeline *p) { return p->folder; }
 
 tsr_status tsr_pipeline_generate(tsr_pipeline *p, const tsr_generate_options *options, tsr_images **out) {
     tsr_generate_options given = TSR_GENERATE_OPTIONS_INIT;
-    memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    tsr__take_options(&given, sizeof given, options);
     return p->desc->generate(p, &given, out);
 }
 

@@ -43,7 +43,7 @@ static tsr_status add_weight(void *user, tsr__param *param) {
 static void list_degrees(const tsr_model *model, tsr_plan *plan) {
     tsr__tp_plan tp = tsr__model_tp_plan(model);
     for (int d = 1; d <= TSR_MAX_DEGREES; d++)
-        if (d == 1 || (tp.rules && tsr__tp_degree_fits(model->self, &tp, d))) plan->degrees[plan->n_degrees++] = d;
+        if (d == 1 || (tp.rules.n && tsr__tp_degree_fits(model->self, &tp, d))) plan->degrees[plan->n_degrees++] = d;
 }
 
 /* Fills plan from a model that is open; leaves what it has allocated in it, also after a failure. */
@@ -56,7 +56,7 @@ static tsr_status fill(tsr_model *model, int degree, tsr_plan *plan) {
     TSR__TRY(tsr__module_visit_params(model->self, count_weight, &n));
     plan->weights = tsr__calloc(model->engine, n, sizeof *plan->weights);
     if (!plan->weights) return TSR_NOMEM;
-    if (model->desc->tp_plan) TSR__TRY(tsr__model_mark(model));
+    if (model->desc->tp_plan.n) TSR__TRY(tsr__model_mark(model));
     TSR__TRY(tsr__model_split(model, NULL, 0, degree));
     plan->rank_bytes = model->weight_bytes;
     list_degrees(model, plan);
@@ -94,7 +94,7 @@ static const char *const components[] = {"text_encoder", "transformer", "vae"};
 /* The degree that a component of a pipeline runs at. */
 static int degree_in_pipeline(tsr_model *model, const char *component, int tp, int encoder_tp) {
     tsr__tp_plan plan = tsr__model_tp_plan(model);
-    if (!plan.rules || tsr__model_mark(model) != TSR_OK) return 1;
+    if (!plan.rules.n || tsr__model_mark(model) != TSR_OK) return 1;
     if (strcmp(component, "text_encoder") != 0) return tp;
     int degree = encoder_tp ? encoder_tp : tp;
     while (!encoder_tp && !tsr__tp_degree_fits(model->self, &plan, degree)) degree--;

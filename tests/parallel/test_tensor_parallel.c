@@ -55,7 +55,9 @@ static toy *new_toy(void) {
     return t;
 }
 
-static tsr__tp_plan plan_of(const tsr_tp_rule *rules, size_t n) { return (tsr__tp_plan){"Toy", rules, n, 6}; }
+static tsr__tp_plan plan_of(const tsr_tp_rule *rules, size_t n) {
+    return (tsr__tp_plan){"Toy", {rules, n}, {NULL, 0}, 6};
+}
 
 /* --- rules --- */
 
