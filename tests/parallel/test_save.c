@@ -51,6 +51,21 @@ static tsr_status load(tsr_engine *engine, const char *folder, tsr_model **model
     return tsr_model_from_pretrained(engine, folder, &how, model);
 }
 
+/* Whole on every rank, then split where it is. */
+static tsr_status load_and_split(tsr_engine *engine, const char *folder, tsr_model **model) {
+    tsr_tensor_parallel_config tensor = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tensor.tp_degree = tsr_engine_size(engine);
+    TSR__TRY(tsr_model_from_pretrained(engine, folder, NULL, model));
+    return tsr_apply_tensor_parallel(*model, &tensor, NULL, false);
+}
+
+/* Whole on every rank, and that is all. */
+static tsr_status load_whole(tsr_engine *engine, const char *folder, tsr_model **model) {
+    return tsr_model_from_pretrained(engine, folder, NULL, model);
+}
+
+typedef tsr_status (*load_function)(tsr_engine *engine, const char *folder, tsr_model **model);
+
 static tsr_save_options shards_of(uint64_t bytes) {
     tsr_save_options options = TSR_SAVE_OPTIONS_INIT;
     options.max_shard_size = bytes;
@@ -161,27 +176,55 @@ static tsr_status save_in_little_memory(tsr_engine *engine, const place *p, tsr_
     return TSR_OK;
 }
 
-static tsr_status saves(tsr_engine *engine, const char *fixture, bool transformer) {
+static tsr_status saves(tsr_engine *engine, const char *fixture, load_function load_as, bool runs) {
     place p;
     tsr_model *model = NULL;
     TSR__TRY(make_place(engine, fixture, &p));
-    tsr_status status = load(engine, p.source, &model);
+    tsr_status status = load_as(engine, p.source, &model);
     if (status == TSR_OK) status = tsr_status_agree(engine, save_in_little_memory(engine, &p, model));
     if (status == TSR_OK) status = tsr_status_agree(engine, is_first(engine) ? check_saved(engine, &p) : TSR_OK);
-    if (status == TSR_OK && transformer) status = same_forward(engine, &p, model);
+    if (status == TSR_OK && runs) status = same_forward(engine, &p, model);
     tsr_model_destroy(model);
     return remove_place(engine, &p, status);
 }
 
 static tsr_status transformer_is_the_same(tsr_engine *engine, void *user) {
     (void)user;
-    return saves(engine, "klein/transformer", true);
+    return saves(engine, "klein/transformer", load, true);
 }
 
 /* On 4 ranks two of them hold the same key/value head; some tensors of the file are in no rank's memory. */
 static tsr_status text_encoder_is_the_same(tsr_engine *engine, void *user) {
     (void)user;
-    return saves(engine, "klein/text_encoder", false);
+    return saves(engine, "klein/text_encoder", load, false);
+}
+
+/* float32 and bfloat16 in one file; weights split by their input. */
+static tsr_status mixed_dtypes_are_the_same(tsr_engine *engine, void *user) {
+    (void)user;
+    return saves(engine, "minimax_h3/transformer", load, false);
+}
+
+static tsr_status split_in_memory_is_the_same(tsr_engine *engine, void *user) {
+    (void)user;
+    TSR__TRY(saves(engine, "klein/transformer", load_and_split, false));
+    return saves(engine, "klein/vae", load_whole, false);
+}
+
+/* Nothing was read of a model on the device "meta". */
+static tsr_status meta_is_refused(tsr_engine *engine, void *user) {
+    (void)user;
+    place p;
+    tsr_model *model = NULL;
+    tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
+    how.meta = true;
+    TSR__TRY(make_place(engine, "klein/transformer", &p));
+    tsr_status status = tsr_model_from_pretrained(engine, p.source, &how, &model);
+    if (status == TSR_OK && (tsr_model_save_pretrained(model, p.folder, NULL) != TSR_ARG ||
+                             !strstr(tsr_engine_message(engine), "no weights in memory") || tsr__path_exists(p.folder)))
+        status = tsr__fail(engine, TSR_INTERNAL, "not refused: %s", tsr_engine_message(engine));
+    tsr_model_destroy(model);
+    return remove_place(engine, &p, status);
 }
 
 /* --- failures --- */
@@ -306,6 +349,9 @@ static tsr_status a_failure_midway_leaves_the_old(tsr_engine *engine, void *user
 int main(int argc, char **argv) {
     static const rank_test tests[] = {{"transformer_is_the_same", transformer_is_the_same},
                                       {"text_encoder_is_the_same", text_encoder_is_the_same},
+                                      {"mixed_dtypes_are_the_same", mixed_dtypes_are_the_same},
+                                      {"split_in_memory_is_the_same", split_in_memory_is_the_same},
+                                      {"meta_is_refused", meta_is_refused},
                                       {"one_rank_runs_out_of_memory", one_rank_runs_out_of_memory},
                                       {"a_failure_midway_leaves_the_old", a_failure_midway_leaves_the_old}};
     signal(SIGXFSZ, SIG_IGN); /* a write above the limit is to be an error */
