@@ -26,8 +26,9 @@ static const cli_command commands[] = {
      "Prints the token ids of a prompt as the pipeline makes them: template, truncation, padding.",
      "tessera tokenize ./FLUX.2-klein-4B \"a red fox\" --max-sequence-length 64", 1, 2, false, cli_tokenize},
     {"plan", CLI_PLAN, "MODEL_OR_COMPONENT [--tp N] [--json] [options]",
-     "What each rank would hold and read, from configs and file headers: no weight is read.",
-     "tessera plan ./FLUX.2-klein-4B --tp 2", 1, 1, false, cli_plan},
+     "What each rank would hold, read, compute and send, from configs and file headers: no weight is read.\n"
+     "A step is one of denoising, the encoding of a prompt, or the decoding of its pictures.",
+     "tessera plan ./FLUX.2-klein-4B --tp 2 --memory-per-rank 8GB", 1, 1, false, cli_plan},
     {"bench", CLI_BENCH, "step --config FILE --random-weights | load FOLDER [options]",
      "step: one step of a transformer with random weights; no checkpoint is needed. load: a component's weights\n"
      "streamed, each rank its part, against loaded whole and then cut, beside a plain read of as many bytes.",
