@@ -51,6 +51,9 @@ typedef struct tsr_model_desc {
 /* Refuses arguments of diffusers' from_pretrained (name, value, ..., NULL) that Tessera cannot honour, by name. NULL:
  * none. Local. Errors: UNSUPPORTED, ARG. */
 TSR_NODISCARD tsr_status tsr__arguments_check(tsr_engine *engine, const char *const *arguments);
+/* Refuses a folder that holds what Tessera does not load (adapters, a flashpack), by name. wanted: the file that makes
+ * it a folder that Tessera opens. Local. Errors: UNSUPPORTED. */
+TSR_NODISCARD tsr_status tsr__folder_check(tsr_engine *engine, const char *folder, const char *wanted);
 
 /* The descriptor of a class, or NULL; and all class names, joined by ", ". */
 const tsr_model_desc *tsr__model_desc_find(const char *class_name);

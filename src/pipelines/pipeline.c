@@ -37,6 +37,7 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
 }
 
 tsr_status tsr__pipeline_open_index(tsr_pipeline *p) {
+    TSR__TRY(tsr__folder_check(p->engine, p->folder, "model_index.json"));
     char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
     if (!path) return TSR_NOMEM;
     tsr__config index = {0};

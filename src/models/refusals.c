@@ -1,4 +1,5 @@
-/* Arguments of diffusers' from_pretrained that Tessera has no field for. */
+/* What diffusers can do at loading and Tessera does not, refused by name: asked for by an argument, or by a folder. */
+#include "io/file.h"
 #include "models/model.h"
 
 #include <string.h>
@@ -32,5 +33,34 @@ tsr_status tsr__arguments_check(tsr_engine *engine, const char *const *given) {
             return tsr__fail(engine, TSR_UNSUPPORTED, "from_pretrained: %s=%s is not supported: %s", given[0],
                              given[1] ? given[1] : "", known->advice);
     }
+    return TSR_OK;
+}
+
+/* Files that ask for something. */
+/* clang-format off */
+static const struct sign {
+    const char *file;
+    bool always; /* else only where what should be there is missing */
+    const char *what;
+} signs[] = {
+    {"adapter_config.json", true, "LoRA adapters, which Tessera does not load; merge them (fuse_lora or merge_and_unload, then save_pretrained)"},
+    {"pytorch_lora_weights.safetensors", false, "LoRA adapters, which Tessera does not load; merge them (fuse_lora, then save_pretrained)"},
+    {"model.flashpack", false, "a flashpack, which Tessera does not read; save the model as safetensors"},
+    {"flashpack_config.json", false, "a flashpack, which Tessera does not read; save the model as safetensors"},
+};
+/* clang-format on */
+
+static bool holds(tsr_engine *engine, const char *folder, const char *file) {
+    char *path = tsr__path_join(engine, folder, file);
+    bool found = path && tsr__path_exists(path);
+    tsr__free(engine, path);
+    return found;
+}
+
+tsr_status tsr__folder_check(tsr_engine *engine, const char *folder, const char *wanted) {
+    bool there = holds(engine, folder, wanted);
+    for (size_t i = 0; i < TSR__COUNT(signs); i++)
+        if ((signs[i].always || !there) && holds(engine, folder, signs[i].file))
+            return tsr__fail(engine, TSR_UNSUPPORTED, "%s: holds %s (%s)", folder, signs[i].what, signs[i].file);
     return TSR_OK;
 }
