@@ -9,7 +9,7 @@
 
 #include <tessera/model.h>
 
-enum { TSR__MAX_ARGUMENTS = 8, TSR__MAX_RESULTS = 4 };
+enum { TSR__MAX_ARGUMENTS = 10, TSR__MAX_RESULTS = 4 };
 
 /* An argument of a forward. */
 typedef struct tsr__argument {
