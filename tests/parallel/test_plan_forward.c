@@ -14,7 +14,6 @@
 enum { PIXELS = 64, TEXT = 12, IMAGES = 2 };
 
 typedef struct layout_case {
-    const char *component;
     int ranks;
     tsr_tp_plan_kind kind;
     char folder[4096];
@@ -66,8 +65,10 @@ static tsr_status run(tsr_engine *engine, const tsr_model *model, tsr__exec *x, 
     TSR__TRY(tsr__exec_reserve(x));
     out->activations = tsr__exec_activation_bytes(x);
     out->flops = tsr__graph_flops(graph);
-    call->outputs[0].data = tsr__alloc(engine, tsr_tensor_bytes(&call->outputs[0]));
-    if (!call->outputs[0].data) return TSR_NOMEM;
+    for (int i = 0; model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(engine, tsr_tensor_bytes(&call->outputs[i]));
+        if (!call->outputs[i].data) return TSR_NOMEM;
+    }
     for (int i = 0; i < TSR__N_COMM_OPS && comm; i++) comm->calls[i] = comm->bytes[i] = 0;
     TSR__TRY(tsr__exec_run(x, graph, call));
     for (int i = 0; i < TSR__N_COMM_OPS && comm; i++) {
@@ -89,7 +90,7 @@ static tsr_status measure(tsr_engine *engine, const tsr_model *model, counts *ou
     }
     if (status == TSR_OK) status = run(engine, model, x, &call, out);
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(engine, call.inputs[i].data);
-    tsr__free(engine, call.outputs[0].data);
+    for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(engine, call.outputs[i].data);
     tsr__exec_destroy(x);
     return status;
 }
@@ -149,7 +150,7 @@ static tsr_status forward_on_rank(tsr_engine *engine, void *user) {
 
 static void a_forward_is_as_planned(void **state) {
     (void)state;
-    static const char *const components[] = {"transformer", "text_encoder"};
+    static const char *const components[] = {"klein/transformer", "klein/text_encoder", "minimax_h3/transformer"};
     char message[TSR__MESSAGE_BYTES];
     tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
     options.device = "ref";
@@ -157,10 +158,10 @@ static void a_forward_is_as_planned(void **state) {
     for (int ranks = 1; ranks <= 4; ranks *= 2)
         for (int kind = TSR_TP_PLAN_FULL; kind <= TSR_TP_PLAN_REFERENCE; kind++)
             for (size_t c = 0; c < TSR__COUNT(components); c++) {
-                layout_case l = {.component = components[c], .ranks = ranks, .kind = (tsr_tp_plan_kind)kind};
-                snprintf(l.folder, sizeof l.folder, "%s/%s", test_fixture("klein"), l.component);
+                layout_case l = {.ranks = ranks, .kind = (tsr_tp_plan_kind)kind};
+                snprintf(l.folder, sizeof l.folder, "%s", test_fixture(components[c]));
                 if (tsr_launch(&options, ranks, forward_on_rank, &l, message, sizeof message) != TSR_OK)
-                    fail_msg("%s, tp %d, plan %d: %s", l.component, ranks, kind, message);
+                    fail_msg("%s, tp %d, plan %d: %s", components[c], ranks, kind, message);
             }
 }
 
