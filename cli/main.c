@@ -26,8 +26,9 @@ static const cli_command commands[] = {
      "Prints the token ids of a prompt as the pipeline makes them: template, truncation, padding.",
      "tessera tokenize ./FLUX.2-klein-4B \"a red fox\" --max-sequence-length 64", 1, 2, false, cli_tokenize},
     {"plan", CLI_PLAN, "MODEL_OR_COMPONENT [--tp N] [--json] [options]",
-     "What each rank would hold and read, from configs and file headers: no weight is read.",
-     "tessera plan ./FLUX.2-klein-4B --tp 2", 1, 1, false, cli_plan},
+     "What each rank would hold, read, compute and send, from configs and file headers: no weight is read.\n"
+     "A step is one of denoising, the encoding of a prompt, or the decoding of its pictures.",
+     "tessera plan ./FLUX.2-klein-4B --tp 2 --memory-per-rank 8GB", 1, 1, false, cli_plan},
     {"save", CLI_SAVE, "MODEL_OR_COMPONENT -o DIR [--max-shard-size SIZE] [--tp N] [options]",
      "Writes a model back as a diffusers folder, its ranks in parallel: all tensors with the same bytes, in files of\n"
      "at most --max-shard-size. DIR appears complete or not at all. MODEL is a pipeline folder or a Hub name.",

@@ -27,6 +27,7 @@ typedef struct cli_options {
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
     int64_t max_shard_size;                                      /* bytes */
+    int64_t memory_per_rank;                                     /* bytes */
     double guidance_scale;                                       /* -1: not given */
     const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
     double *sigmas;

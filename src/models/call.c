@@ -57,7 +57,7 @@ void tsr__call_forward(tsr__exec *x, void *context) {
     tsr__value in[TSR__MAX_ARGUMENTS], out[TSR__MAX_RESULTS];
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) {
         const tsr_tensor *t = &call->inputs[i];
-        bool given = desc->inputs[i].name && t->data;
+        bool given = desc->inputs[i].name && t->ndim > 0;
         in[i] = given ? tsr__upload(x, t->dtype, t->ndim, t->shape, t->data) : tsr__none();
     }
     for (int i = 0; i < TSR__MAX_RESULTS; i++) out[i] = tsr__none();
@@ -68,6 +68,19 @@ void tsr__call_forward(tsr__exec *x, void *context) {
         memcpy(t->shape, out[i].shape, sizeof t->shape);
         tsr__download(x, out[i], t->data);
     }
+}
+
+tsr__call tsr__call_for_picture(const tsr_model *model, const tsr__picture *picture) {
+    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
+    tsr__call call = {.model = model};
+    model->desc->input_shapes(model->self, picture, shapes);
+    for (int i = 0; model->desc->inputs[i].name; i++) {
+        const tsr__argument *a = &model->desc->inputs[i];
+        if (!shapes[i][0]) continue;
+        call.inputs[i] = (tsr_tensor){.name = a->name, .dtype = a->dtype, .ndim = a->ndim};
+        memcpy(call.inputs[i].shape, shapes[i], sizeof shapes[i]);
+    }
+    return call;
 }
 
 /* --- named tensors --- */

@@ -55,6 +55,9 @@ typedef struct tsr__flux2_call {
 TSR_NODISCARD tsr_status tsr__flux2_resolve(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_resolve_length(tsr_engine *engine, int64_t given, int64_t *out);
 
+/* The picture of those options, which name a prompt. Errors: ARG, SHAPE. (flux2_request.c) */
+TSR_NODISCARD tsr_status tsr__flux2_picture(tsr_pipeline *p, const tsr_generate_options *options, tsr__picture *out);
+
 /* Sigmas and timesteps. After the memory check: a picture too large for the formula of mu is too large for the machine
  * first. Errors: ARG, NOMEM. (flux2_request.c) */
 TSR_NODISCARD tsr_status tsr__flux2_schedule(tsr__flux2_call *c);

@@ -20,6 +20,8 @@ typedef struct tsr_pipeline_desc {
     tsr_status (*generate)(tsr_pipeline *pipeline, const tsr_generate_options *options, tsr_images **out);
     tsr_status (*tokenize)(tsr_pipeline *pipeline, const char *prompt, int64_t max_sequence_length, int64_t **ids,
                            size_t *n);
+    /* What generate would draw: sizes rounded, defaults filled in. The models need not be loaded. */
+    tsr_status (*picture)(tsr_pipeline *pipeline, const tsr_generate_options *options, tsr__picture *out);
 } tsr_pipeline_desc;
 
 struct tsr_pipeline {
@@ -36,6 +38,10 @@ struct tsr_pipeline {
     tsr_tokenizer *tokenizer;
     tsr__flow_match_euler scheduler;
 };
+
+extern const char *const tsr__role_folders[TSR__N_MODELS]; /* "transformer" */
+/* Reads model_index.json of p->folder: what a pipeline is, of which classes. Errors: IO, FORMAT, UNSUPPORTED. */
+TSR_NODISCARD tsr_status tsr__pipeline_open_index(tsr_pipeline *p);
 
 /* The descriptor of a pipeline class, or NULL; all class names, joined by ", ". */
 const tsr_pipeline_desc *tsr__pipeline_desc_find(const char *class_name);

@@ -182,4 +182,5 @@ const tsr_pipeline_desc tsr__flux2_klein = {
     .read_index = klein_read_index,
     .generate = klein_generate,
     .tokenize = klein_tokenize,
+    .picture = tsr__flux2_picture,
 };

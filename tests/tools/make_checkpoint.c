@@ -110,18 +110,18 @@ static void save_index(const job *j) {
 }
 
 static void save_inputs(job *j, const tsr_model *model, const char *path, const char *tokens, const char *text_tokens) {
+    const tsr__picture picture = {atoll(tokens), 1, 1, atoll(text_tokens), 1, 1};
+    tsr__call call = tsr__call_for_picture(model, &picture);
     tsr_tensor inputs[TSR__MAX_ARGUMENTS];
-    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
     size_t n = 0;
-    model->desc->input_shapes(model->self, atoll(tokens), atoll(text_tokens), shapes);
     for (int i = 0; model->desc->inputs[i].name; i++) {
-        const tsr__argument *a = &model->desc->inputs[i];
-        if (!shapes[i][0]) continue;
-        inputs[n] = (tsr_tensor){.name = a->name, .dtype = TSR_F32, .ndim = a->ndim};
-        memcpy(inputs[n].shape, shapes[i], sizeof inputs[n].shape);
+        if (!call.inputs[i].ndim) continue;
+        inputs[n] = call.inputs[i];
+        inputs[n].dtype = TSR_F32;
         int64_t elements = tsr_tensor_elements(&inputs[n]);
         float *data = inputs[n++].data = need(calloc((size_t)elements, sizeof *data));
-        for (int64_t k = 0; k < elements && a->dtype == TSR_F32; k++) data[k] = (float)(draw(j) >> 40) * 0x1p-24f;
+        bool random = call.inputs[i].dtype == TSR_F32;
+        for (int64_t k = 0; k < elements && random; k++) data[k] = (float)(draw(j) >> 40) * 0x1p-24f;
     }
     check(j, tsr_safetensors_save(j->engine, path, inputs, n, NULL));
     for (size_t i = 0; i < n; i++) free(inputs[i].data);
