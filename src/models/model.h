@@ -64,6 +64,8 @@ struct tsr_model {
     bool marked;                /* with its plan */
     bool split, loaded;
     bool force; /* go on although the memory check says no */
+    tsr_output_hook hook; /* of tsr_model_forward; NULL: none */
+    void *hook_user;
 };
 
 /* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.
