@@ -7,7 +7,15 @@
 enum { CLI_DONE, CLI_FAILED, CLI_USAGE }; /* exit statuses */
 
 /* Who takes an option. */
-enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI_BENCH = 16, CLI_PLAN = 32 };
+enum {
+    CLI_GENERATE = 1,
+    CLI_FORWARD = 2,
+    CLI_INSPECT = 4,
+    CLI_TOKENIZE = 8,
+    CLI_BENCH = 16,
+    CLI_PLAN = 32,
+    CLI_VERIFY = 128
+};
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
 typedef struct cli_options {
@@ -19,7 +27,9 @@ typedef struct cli_options {
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
+    double atol, rtol;                                           /* 0.001 */
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
+        *against;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

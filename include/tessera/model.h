@@ -69,8 +69,8 @@ TSR_API void tsr_model_set_output_hook(tsr_model *model, tsr_output_hook hook, v
  * ("hidden_states" [B, S, C], "timestep" [B], ...), in any order; integer and floating dtypes are converted. Names that
  * the class does not know are ignored. *outputs [*n] are float32, named as the class names them, and owned by the
  * caller, who ends them with tsr_tensors_free. Of a model that was opened with options.meta, as long as its weights are
- * not loaded, everything is checked and outputs have shapes alone, data NULL. Collective as its opening was. Errors: ARG
- * (an input is missing), SHAPE (sizes, or a plan, that do not fit), NOMEM, BACKEND. */
+ * not loaded, everything is checked and outputs have shapes alone, data NULL. Collective as its opening was. Errors:
+ * ARG (an input is missing), SHAPE (sizes, or a plan, that do not fit), NOMEM, BACKEND. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs,
                                                    tsr_tensor **outputs, size_t *n_outputs);
 /* Does the class's forward have an argument of that name? */

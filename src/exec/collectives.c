@@ -162,7 +162,8 @@ static tsr_status gather_axes(tsr__exec *x, tsr__value v, float *data, float *sp
 
 tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host, bool *complete) {
     tsr__value all = tsr__whole_shape(x, v);
-    size_t most = 0; /* times the whole: 0 where nothing is split, above 1 for key/value heads that several ranks hold */
+    size_t most =
+        0; /* times the whole: 0 where nothing is split, above 1 for key/value heads that several ranks hold */
     for (tsr__axis axis = 0; axis < TSR__N_AXES; axis++) {
         const tsr__split *split = tsr__value_split(x, v, axis);
         if (split->comm) most = (most ? most : 1) * (size_t)(split->comm->size / split->pieces);

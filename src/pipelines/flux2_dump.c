@@ -71,7 +71,8 @@ tsr_status tsr__flux2_dump_end(tsr__flux2_call *c) {
     tsr__outputs_stage(&c->outputs, "vae_in", TSR_F32, TSR__SHAPE(c->rows, z[1], z[2], z[3]), c->images->latents.data);
     if (!c->o->output_latents) {
         tsr__outputs_stage(&c->outputs, "vae_out", TSR_F32, TSR__SHAPE(c->rows, 3, c->height, c->width), c->vae_out);
-        tsr__outputs_stage(&c->outputs, "image_u8", TSR_U8, TSR__SHAPE(c->rows, c->height, c->width, 3), c->images->pixels);
+        tsr__outputs_stage(&c->outputs, "image_u8", TSR_U8, TSR__SHAPE(c->rows, c->height, c->width, 3),
+                           c->images->pixels);
     }
     TSR__TRY(c->outputs.status);
     return tsr__dump_save(&c->dump);
