@@ -131,6 +131,7 @@ static tsr_status new_model(tsr_engine *engine, const char *folder, const char *
 }
 
 static tsr_status open_folder(tsr_model *model, const char *expected) {
+    TSR__TRY(tsr__folder_check(model->engine, model->folder, "config.json"));
     char *path = tsr__path_join(model->engine, model->folder, "config.json");
     if (!path) return TSR_NOMEM;
     tsr__config config = {0};

@@ -9,7 +9,7 @@
 
 #include <tessera/model.h>
 
-enum { TSR__MAX_ARGUMENTS = 8, TSR__MAX_RESULTS = 4 };
+enum { TSR__MAX_ARGUMENTS = 10, TSR__MAX_RESULTS = 4 };
 
 /* An argument of a forward. */
 typedef struct tsr__argument {
@@ -42,6 +42,9 @@ typedef struct tsr_model_desc {
 /* Refuses arguments of diffusers' from_pretrained (name, value, ..., NULL) that Tessera cannot honour, by name. NULL:
  * none. Local. Errors: UNSUPPORTED, ARG. */
 TSR_NODISCARD tsr_status tsr__arguments_check(tsr_engine *engine, const char *const *arguments);
+/* Refuses a folder that holds what Tessera does not load (adapters, a flashpack), by name. wanted: the file that makes
+ * it a folder that Tessera opens. Local. Errors: UNSUPPORTED. */
+TSR_NODISCARD tsr_status tsr__folder_check(tsr_engine *engine, const char *folder, const char *wanted);
 
 /* The descriptor of a class, or NULL; and all class names, joined by ", ". */
 const tsr_model_desc *tsr__model_desc_find(const char *class_name);

@@ -29,6 +29,14 @@ static tsr_status make_inputs(const tsr_model *model, const tsr_bench_step_optio
     return TSR_OK;
 }
 
+static tsr_status make_outputs(const tsr_model *model, tsr__call *call) {
+    for (int i = 0; model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
+        if (!call->outputs[i].data) return TSR_NOMEM;
+    }
+    return TSR_OK;
+}
+
 static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const tsr_bench_step_options *o,
                           tsr_bench_step_result *result) {
     tsr__graph *graph = NULL;
@@ -40,8 +48,7 @@ static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const
                                o->force));
     TSR__TRY(tsr__model_load(model));
     TSR__TRY(tsr__exec_reserve(x));
-    call->outputs[0].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[0]));
-    if (!call->outputs[0].data) return TSR_NOMEM;
+    TSR__TRY(make_outputs(model, call));
     double begin = tsr__seconds();
     for (int i = 0; i < o->repeats; i++) {
         double start = tsr__seconds();
@@ -65,7 +72,7 @@ static tsr_status run(tsr_engine *engine, tsr_model *model, const tsr_bench_step
     if (status == TSR_OK) status = measure(x, model, &call, o, result);
     tsr__exec_destroy(x);
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(engine, call.inputs[i].data);
-    tsr__free(engine, call.outputs[0].data);
+    for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(engine, call.outputs[i].data);
     return status;
 }
 

@@ -36,6 +36,7 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
 }
 
 static tsr_status open_index(tsr_pipeline *p) {
+    TSR__TRY(tsr__folder_check(p->engine, p->folder, "model_index.json"));
     char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
     if (!path) return TSR_NOMEM;
     tsr__config index = {0};

@@ -46,6 +46,49 @@ expect 1 'packed_colwise.* has a block of 161, which tp 2 does not divide; degre
 name "case 24: a text encoder has its own degree"
 asked 'Qwen3ForCausalLM .*tp 3 .*: 1, 2, 4$' 4 --tp 4 --text-encoder-tp 3
 
+name "what diffusers loads and Tessera does not: named by the folder that asks for it, no weight read"
+copy_klein asks
+# asks_for FOLDER FILE WORDS: refused, on one rank and on two, and only headers were read.
+asks_for() {
+    echo '{}' > "$1/$2"
+    refuse "$3" asks --tp 2
+    expect 1 "$3" mpirun --oversubscribe -n 2 "$TESSERA" generate asks "a red fox" "${tiny[@]}" -o result/out.png --tp 2
+    if traced trace "$TESSERA" generate asks "a red fox" "${tiny[@]}" --tp 2 -o result/out.png; then
+        [ "$(bytes_read trace 'asks/.*[.]safetensors>')" -le $((2 * $(header_bytes asks/*/*.safetensors))) ] || fail "weights were read"
+    fi
+    rm "$1/$2"
+}
+asks_for asks/transformer adapter_config.json 'LoRA adapters.*adapter_config.json'
+asks_for asks/text_encoder adapter_config.json 'LoRA adapters'
+mv asks/model_index.json index
+asks_for asks pytorch_lora_weights.safetensors 'LoRA adapters.*pytorch_lora_weights'
+asks_for asks model.flashpack 'flashpack'
+mv index asks/model_index.json
+sed -i 's/{/{"quantization_config": {"quant_method": "bitsandbytes"},/' asks/transformer/config.json
+refuse 'quantization_config' asks --tp 2
+for shard in asks/vae/*.safetensors; do mv "$shard" "${shard%.safetensors}.bin"; done
+cp "$klein/transformer/config.json" asks/transformer/
+refuse 'pickle' asks --tp 2
+for option in --device-map=auto --offload --low-cpu-mem-usage=false --lora=x --flashpack --quantization=int8; do
+    expect 2 "${option%%=*}: " "$TESSERA" generate "$klein" "a red fox" $option --tp 2
+done
+
+name "plans of the caller's own: broken ones are refused, with the file and what is wrong"
+# plan TEXT WORDS
+plan() {
+    echo "$1" > plan.json
+    refuse "$2" "$klein" --tp 2 --tp-plan plan.json
+}
+plan '{"transformer_blocks.*.attn.to_q": "colwize"}' 'plan.json: "transformer_blocks.*.attn.to_q" has the unknown style "colwize"'
+plan '{"transformer_blocks.*.ff.linear_in": "packed_colwise"}' 'plan.json: .*needs a list of blocks'
+plan '{"transformer_blocks.*.attn.to_q": {"colwise": [1]}}' 'plan.json: .*only packed styles have blocks'
+plan '{"transformer_blocks.*.ff.linear_in": {"packed_colwise": [1, -1]}}' 'plan.json: block 1 of'
+plan '{"transformer_blocks.*.attn.to_x": "colwise"}' 'matches no module'
+plan '{"*.*.attn.to_q": "colwise"}' 'one "\*" only'
+plan '{}' 'plan.json: .*has none'
+plan '[]' 'plan.json: '
+refuse 'no-plan.json: ' "$klein" --tp 2 --tp-plan no-plan.json
+
 name "a class without a plan, by itself"
 expect 1 'AutoencoderKLFlux2 has no tensor-parallel plan; classes that have one: .*Flux2Transformer2DModel' "$TESSERA" plan "$klein/vae" --tp 2
 

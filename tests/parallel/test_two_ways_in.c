@@ -1,0 +1,202 @@
+/* A model that is read in parts, one that is read whole and cut in memory, and one that is opened on "meta", split and
+ * then loaded: the same parts, the same outputs, bit for bit. And what is refused on all ranks alike. */
+#include "ranks.h"
+
+#include "models/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 12, TEXT = 5, MOST = 4096 };
+
+static const char *folder(char *path, size_t size) {
+    const char *source = getenv("TESSERA_SOURCE");
+    snprintf(path, size, "%s/tests/fixtures/klein/transformer", source ? source : ".");
+    return path;
+}
+
+typedef enum way { STREAMED, ENABLED, META, N_WAYS } way;
+
+/* Opens the transformer on all ranks in one of the ways. */
+static tsr_status open_way(tsr_engine *engine, way w, const tsr_parallel_config *config, tsr_model **out) {
+    char path[2048];
+    tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
+    if (w == STREAMED) how.parallel = config;
+    how.meta = w == META;
+    TSR__TRY(tsr_model_from_pretrained(engine, folder(path, sizeof path), &how, out));
+    if (w == ENABLED) return tsr_model_enable_parallelism(*out, config);
+    if (w == STREAMED) return TSR_OK;
+    TSR__TRY(tsr_apply_tensor_parallel(*out, config->tensor_parallel, config->tp_plan, true));
+    return tsr_model_load_weights(*out);
+}
+
+/* --- the same parts --- */
+
+typedef struct digest {
+    uint64_t sum;
+    size_t weights, split;
+} digest;
+
+static tsr_status add_to_digest(void *user, tsr__param *param) {
+    digest *d = user;
+    const unsigned char *bytes = param->view.data;
+    for (size_t i = 0; i < tsr__view_bytes(&param->view); i++) d->sum = (d->sum ^ bytes[i]) * 0x100000001b3u;
+    d->weights++;
+    d->split += param->spec.style != TSR_REPLICATED;
+    return TSR_OK;
+}
+
+/* --- the same outputs --- */
+
+/* Inputs of the transformer: numbers that are the same on every rank. The caller frees the data. */
+static size_t make_inputs(const tsr_model *model, tsr_tensor *inputs) {
+    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
+    size_t n = 0;
+    model->desc->input_shapes(model->self, TOKENS, TEXT, shapes);
+    for (int i = 0; model->desc->inputs[i].name; i++) {
+        const tsr__argument *a = &model->desc->inputs[i];
+        if (!shapes[i][0]) continue;
+        tsr_tensor t = {.name = a->name, .dtype = TSR_F32, .ndim = a->ndim};
+        memcpy(t.shape, shapes[i], sizeof t.shape);
+        float *data = malloc(tsr_tensor_bytes(&t));
+        for (int64_t k = 0; data && k < tsr_tensor_elements(&t); k++)
+            data[k] = a->dtype == TSR_I64 ? (float)(k % 4)
+                                          : (float)(rank_random(7, (uint64_t)i, (uint64_t)k) % 1000) / 500 - 1;
+        t.data = data;
+        inputs[n++] = t;
+    }
+    return n;
+}
+
+static tsr_status forward(tsr_engine *engine, tsr_model *model, float *out, size_t *n) {
+    tsr_tensor inputs[TSR__MAX_ARGUMENTS], *outputs = NULL;
+    size_t n_inputs = make_inputs(model, inputs), n_outputs = 0;
+    tsr_status status = tsr_model_forward(model, inputs, n_inputs, &outputs, &n_outputs);
+    *n = status == TSR_OK ? (size_t)tsr_tensor_elements(outputs) : 0;
+    if (*n && *n <= MOST) memcpy(out, outputs->data, *n * sizeof *out);
+    tsr_tensors_free(engine, outputs, n_outputs);
+    for (size_t i = 0; i < n_inputs; i++) free(inputs[i].data);
+    return status;
+}
+
+static tsr_status take(tsr_engine *engine, way w, const tsr_parallel_config *config, digest *d, float *out, size_t *n) {
+    tsr_model *model = NULL;
+    tsr_status status = open_way(engine, w, config, &model);
+    if (status == TSR_OK) status = tsr__module_visit_params(model->self, add_to_digest, d);
+    if (status == TSR_OK) status = forward(engine, model, out, n);
+    tsr_model_destroy(model);
+    return status;
+}
+
+static tsr_status compare_ways(tsr_engine *engine, const tsr_parallel_config *config) {
+    static _Thread_local float first[MOST], other[MOST];
+    digest d = {0xcbf29ce484222325u, 0, 0};
+    size_t n = 0, m = 0;
+    TSR__TRY(take(engine, STREAMED, config, &d, first, &n));
+    RANK_CHECK(engine, n > 0 && n <= MOST && d.weights > 20 && (d.split > 20) == (tsr_engine_size(engine) > 1));
+    for (way w = ENABLED; w < N_WAYS; w++) {
+        digest e = {0xcbf29ce484222325u, 0, 0};
+        TSR__TRY(take(engine, w, config, &e, other, &m));
+        RANK_CHECK(engine, m == n && memcmp(first, other, n * sizeof *first) == 0);
+        RANK_CHECK(engine, memcmp(&d, &e, sizeof d) == 0);
+    }
+    return TSR_OK;
+}
+
+static tsr_status same_parts_and_outputs(tsr_engine *engine, void *user) {
+    (void)user;
+    const tsr_tp_plan plans[] = {{TSR_TP_PLAN_FULL, NULL, 0}, {TSR_TP_PLAN_REFERENCE, NULL, 0}};
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config config = TSR_PARALLEL_CONFIG_INIT;
+    config.tensor_parallel = &tp;
+    tp.tp_degree = tsr_engine_size(engine);
+    for (size_t i = 0; i < TSR__COUNT(plans); i++) {
+        config.tp_plan = &plans[i];
+        TSR__TRY(compare_ways(engine, &config));
+    }
+    return TSR_OK;
+}
+
+/* A mesh counts, whatever tp_degree says. */
+static tsr_status a_mesh_overrides_the_degree(tsr_engine *engine, void *user) {
+    (void)user;
+    const int shape = tsr_engine_size(engine);
+    const char *const name = "tp";
+    tsr_device_mesh *mesh = NULL;
+    tsr_model *model = NULL;
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config config = TSR_PARALLEL_CONFIG_INIT;
+    TSR__TRY(tsr_device_mesh_create(engine, &shape, &name, 1, &mesh));
+    config.tensor_parallel = &tp;
+    tp.tp_degree = 17;
+    tp.mesh = mesh;
+    tsr_status status = open_way(engine, STREAMED, &config, &model);
+    bool split = model && model->split;
+    tsr_model_destroy(model);
+    tsr_device_mesh_destroy(mesh);
+    TSR__TRY(status);
+    RANK_CHECK(engine, split == (shape > 1));
+    return TSR_OK;
+}
+
+/* --- refusals --- */
+
+static tsr_status expect(tsr_engine *engine, tsr_status status, tsr_status wanted, const char *words) {
+    if (status == wanted && strstr(tsr_engine_message(engine), words)) return TSR_OK;
+    return tsr__fail(engine, TSR_INTERNAL, "status %d, not %d with \"%s\"", (int)status, (int)wanted, words);
+}
+
+static tsr_status misuse_is_refused(tsr_engine *engine, void *user) {
+    (void)user;
+    char path[2048];
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_model_options meta = TSR_MODEL_OPTIONS_INIT;
+    tsr_model *model = NULL;
+    tp.tp_degree = tsr_engine_size(engine);
+    meta.meta = true;
+    TSR__TRY(tsr_model_from_pretrained(engine, folder(path, sizeof path), &meta, &model));
+    tsr_status status =
+        expect(engine, tsr_apply_tensor_parallel(model, &tp, NULL, false), TSR_ARG, "no weights in memory");
+    if (status == TSR_OK) status = tsr_model_load_weights(model);
+    if (status == TSR_OK) status = expect(engine, tsr_model_load_weights(model), TSR_ARG, "in memory already");
+    if (status == TSR_OK)
+        status = expect(engine, tsr_apply_tensor_parallel(model, &tp, NULL, true), TSR_ARG, "must be false");
+    if (status == TSR_OK) status = tsr_apply_tensor_parallel(model, &tp, NULL, false);
+    if (status == TSR_OK && tp.tp_degree > 1)
+        status =
+            expect(engine, tsr_apply_tensor_parallel(model, &tp, NULL, false), TSR_ARG, "split over ranks already");
+    tsr_model_destroy(model);
+    return status;
+}
+
+static tsr_status arguments_are_refused_by_name(tsr_engine *engine, void *user) {
+    (void)user;
+    static const struct {
+        const char *name, *value;
+        tsr_status status;
+    } rows[] = {{"device_map", "auto", TSR_UNSUPPORTED},       {"low_cpu_mem_usage", "False", TSR_UNSUPPORTED},
+                {"low_cpu_mem_usage", "True", TSR_OK},         {"quantization_config", "nf4", TSR_UNSUPPORTED},
+                {"use_safetensors", "False", TSR_UNSUPPORTED}, {"use_flashpack", "True", TSR_UNSUPPORTED},
+                {"offload_folder", "/tmp", TSR_UNSUPPORTED},   {"no_such", "1", TSR_ARG}};
+    for (size_t i = 0; i < TSR__COUNT(rows); i++) {
+        const char *const arguments[] = {rows[i].name, rows[i].value, NULL};
+        char path[2048];
+        tsr_model_options how = TSR_MODEL_OPTIONS_INIT;
+        tsr_model *model = NULL;
+        how.meta = true;
+        how.arguments = arguments;
+        tsr_status status = tsr_model_from_pretrained(engine, folder(path, sizeof path), &how, &model);
+        tsr_model_destroy(model);
+        RANK_CHECK(engine, status == rows[i].status);
+        RANK_CHECK(engine, status == TSR_OK || strstr(tsr_engine_message(engine), rows[i].name));
+    }
+    return TSR_OK;
+}
+
+int main(int argc, char **argv) {
+    static const rank_test tests[] = {{"same_parts_and_outputs", same_parts_and_outputs},
+                                      {"a_mesh_overrides_the_degree", a_mesh_overrides_the_degree},
+                                      {"misuse_is_refused", misuse_is_refused},
+                                      {"arguments_are_refused_by_name", arguments_are_refused_by_name}};
+    return rank_tests_run(rank_test_count(argc, argv), tests, TSR__COUNT(tests));
+}
