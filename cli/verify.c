@@ -77,9 +77,20 @@ static tsr_status compare_with_dump(verifier *v, const tsr_tensor_info *info, co
     return TSR_OK;
 }
 
+/* Files of one component call the output of a module debug.<path>#<index>. */
+static const tsr_tensor_info *find_in_dump(const verifier *v, const char *name) {
+    const tsr_tensor_info *info = tsr_checkpoint_find(v->dump, name);
+    const char *path = strchr(name, '#') ? strchr(name, '.') : NULL;
+    if (info || !path || v->request) return info;
+    char *other = cli_format("debug%s", path);
+    info = tsr_checkpoint_find(v->dump, other);
+    free(other);
+    return info;
+}
+
 static tsr_status compare(void *user, const tsr_tensor *output) {
     verifier *v = user;
-    const tsr_tensor_info *info = v->dump ? tsr_checkpoint_find(v->dump, output->name) : NULL;
+    const tsr_tensor_info *info = v->dump ? find_in_dump(v, output->name) : NULL;
     const cli_output *kept = find(v, output->name);
     cli_output a;
     if (!info && !kept) {

@@ -175,6 +175,8 @@ static void a_product_over_split_channels_is_a_partial_sum(void **state) {
 
 FORWARD(odd_heads, tsr__reshape(x, piece(x, SEQ, 1, PARTS(7), TSR__SHAPE(1, 4, 6)), TSR__SHAPE(1, 2, 2, 6)))
 FORWARD(flattened, tsr__reshape(x, piece(x, TP, 1, PARTS(6), TSR__SHAPE(2, 3)), TSR__SHAPE(6)))
+FORWARD(missing_piece,
+        tsr__concat(x, whole(x, TSR__SHAPE(1, 3, 4, 8)), piece(x, TP, 2, PARTS(4), TSR__SHAPE(1, 5, 2, 8)), 1))
 FORWARD(half_a_block, tsr__slice(x, piece(x, TP, 2, PARTS(32), TSR__SHAPE(1, 3, 16)), 2, 0, 8))
 FORWARD(across_blocks, tsr__slice(x, piece(x, TP, 2, PARTS(32, 16), TSR__SHAPE(1, 3, 24)), 2, 8, 24))
 FORWARD(with_a_whole, tsr__add_values(x, piece(x, TP, 1, PARTS(6), TSR__SHAPE(2, 3)), whole(x, TSR__SHAPE(2, 3))))
@@ -220,7 +222,8 @@ static void what_mixes_ranks_is_refused(void **state) {
         {odd_heads, "cannot be viewed in this shape without mixing ranks"},
         {flattened, "cannot be viewed in this shape without mixing ranks"},
         {half_a_block, "is it a fused projection that needs a packed style?"},
-        {across_blocks, "is it a fused projection that needs a packed style?"},
+        {across_blocks, "what is taken is no whole block: do they fit the forward?"},
+        {missing_piece, "concat: shapes [1, 3, 4, 8] and [1, 5, 2, 8] (split over ranks by blocks.0.to_q) do not fit"},
         {with_a_whole, "add: what blocks.0.to_q has split over ranks (tensor parallel) meets"},
         {other_blocks, "meets what is not split in the same way"},
         {joined_with_a_whole, "concat: what blocks.0.to_q has split"},
