@@ -14,7 +14,8 @@ enum {
     CLI_TOKENIZE = 8,
     CLI_BENCH = 16,
     CLI_PLAN = 32,
-    CLI_SAVE = 64
+    CLI_SAVE = 64,
+    CLI_VERIFY = 128
 };
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
@@ -29,7 +30,9 @@ typedef struct cli_options {
     int64_t max_shard_size;                                      /* bytes */
     int64_t memory_per_rank;                                     /* bytes */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
+    double atol, rtol;                                           /* 0.001 */
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
+        *against;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

@@ -4,6 +4,7 @@
 
 #include <tessera/tensor.h>
 
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { TSR__MESSAGE_BYTES = 2048 };
@@ -21,6 +22,8 @@ struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
     struct tsr__comm *world;     /* NULL where this rank is alone */
+    cpu_set_t host_cores;        /* that the ranks of this host share, and their threads together; */
+    int host_threads;            /* 0 where this rank was not launched among others */
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;

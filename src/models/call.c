@@ -1,6 +1,6 @@
 /* Running a model: host tensors in, host tensors out. */
 #include "base/memory.h"
-#include "models/model.h"
+#include "models/outputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,8 +158,13 @@ static tsr_status make_room(tsr__exec *x, tsr__call *call) {
 
 static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
     tsr__graph *graph = NULL;
+    tsr__outputs outputs = {.engine = model->engine};
+    if (model->hook) tsr__outputs_add(&outputs, model->hook, model->hook_user, true);
+    tsr__outputs_watch(&outputs, x, model);
+    tsr__exec_explain(x, tsr__outputs_modules_wanted(&outputs));
     TSR__TRY(tsr_status_agree(model->engine, tsr__exec_record(x, tsr__call_forward, call, &graph)));
     TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+    if (!model->loaded) return TSR_OK; /* the shapes are all there is to know */
     TSR__TRY(tsr_status_agree(model->engine, make_room(x, call)));
     return tsr_status_agree(model->engine, tsr__exec_run(x, graph, call));
 }
@@ -189,6 +194,11 @@ tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t 
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(model->engine, call.inputs[i].data);
     for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(model->engine, call.outputs[i].data);
     return status;
+}
+
+void tsr_model_set_output_hook(tsr_model *model, tsr_output_hook hook, void *user) {
+    model->hook = hook;
+    model->hook_user = user;
 }
 
 bool tsr_model_has_input(const tsr_model *model, const char *name) {

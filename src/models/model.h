@@ -75,7 +75,9 @@ struct tsr_model {
     tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
     bool marked;                /* with its plan */
     bool split, loaded;
-    bool force; /* go on although the memory check says no */
+    bool force;           /* go on although the memory check says no */
+    tsr_output_hook hook; /* of tsr_model_forward; NULL: none */
+    void *hook_user;
 };
 
 /* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.

@@ -39,7 +39,7 @@ typedef struct tsr__flux2_call {
     float *sigmas, *timesteps; /* [steps + 1], [steps] */
     float *noise, *latents;    /* [rows, C, h, w]; [rows, L, C] */
     float *t_rows, dt;         /* timestep/1000 for each row, and the sigma difference, of the step in work */
-    float *vae_out;            /* [3, H, W] of the picture in work, or of all where they are dumped */
+    float *vae_out;            /* [3, H, W] of the picture in work, or of all where they are told */
     struct {
         float *latents, *z, *image; /* [L, C], [C/4, 2h, 2w], [3, H, W] of the picture in work; belong to others */
     } picture;
@@ -47,6 +47,7 @@ typedef struct tsr__flux2_call {
     tsr__view *kept_latents; /* [rows, L, C] on the device */
     tsr__exec *exec[TSR__N_MODELS];
     tsr__graph *step_graph, *decode_graph;
+    tsr__outputs outputs; /* who is told the stages: the dump, the caller's hook */
     tsr__dump dump;
     tsr_images *images;
 } tsr__flux2_call;
@@ -84,7 +85,9 @@ TSR_NODISCARD tsr_status tsr__flux2_denoise(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_load_vae(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_decode(tsr__flux2_call *c);
 
-/* What is known before the first weight is read, and what the call ends with. (flux2_dump.c) */
+/* Whom to tell the stages. Then what is known before the first weight is read, and what the call ends with. Errors: IO,
+ * NOMEM, those of hooks. Local. (flux2_dump.c) */
+TSR_NODISCARD tsr_status tsr__flux2_open_outputs(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_dump_start(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_dump_end(tsr__flux2_call *c);
 
