@@ -78,7 +78,9 @@ static const option table[] = {
     {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
     {0, "num-single-layers", WHOLE, B, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
     {0, "weights", CHOICE, B, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
-    {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "steps to run; the best counts (3)"},
+    {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "how often; the best counts (step: 3, load: 5)"},
+    {0, "mode", CHOICE, B, AT(mode), 0, 0, "streamed|whole|both", "with load: the ways to measure beside the plain read (both)"},
+    {0, "cold", FLAG, B, AT(cold), 0, 0, NULL, "with load: drop the files from the page cache before each load"},
     {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
     {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
@@ -354,7 +356,6 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
     out->tokens = 1024;
     out->text_tokens = 512;
     out->layers = out->single_layers = -1;
-    out->repeats = 3;
     out->as_rank = -1;
     out->atol = out->rtol = 1e-3;
     out->arguments = cli_alloc((size_t)n + 1, sizeof *out->arguments);
