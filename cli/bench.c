@@ -70,6 +70,7 @@ static int check_usage(const cli_options *o) {
     if (strcmp(what, "step") != 0)
         return cli_usage(o->command, "unknown measurement '%s'; there are 'step', 'load' and 'collectives'", what);
     if (o->n_arguments > 1) return cli_usage(o->command, "too much: '%s'", o->arguments[1]);
+    if (o->cold || o->mode) return cli_usage(o->command, "--cold and --mode belong to bench load");
     if (!o->config) return cli_usage(o->command, "--config FILE is missing");
     if (!o->random) return cli_usage(o->command, "--random-weights is missing; no checkpoint is read");
     return CLI_DONE;
@@ -107,7 +108,7 @@ static int bench_step(const cli_options *options) {
     o.other_layers = options->single_layers;
     o.dtype = tsr_dtype_from_name(dtype_of(options));
     o.weights = tsr_dtype_from_name(weights_of(options));
-    o.repeats = (int)options->repeats;
+    if (options->repeats) o.repeats = (int)options->repeats;
     o.force = options->force;
     return cli_launch(options, step, &o);
 }

@@ -31,7 +31,7 @@ static tsr_status measure(cli_session *session, void *user) {
     tsr_bench_collectives_options wanted = TSR_BENCH_COLLECTIVES_OPTIONS_INIT;
     tsr_bench_collectives_result result;
     if (o->bytes) wanted.bytes = (size_t)o->bytes;
-    wanted.repeats = (int)o->repeats;
+    if (o->repeats) wanted.repeats = (int)o->repeats;
     tsr_status status = tsr_bench_collectives(session->engine, &wanted, &result);
     if (status != TSR_OK || tsr_engine_rank(session->engine) > 0) return status;
     if (o->json)

@@ -7,22 +7,32 @@
 enum { CLI_DONE, CLI_FAILED, CLI_USAGE }; /* exit statuses */
 
 /* Who takes an option. */
-enum { CLI_GENERATE = 1, CLI_FORWARD = 2, CLI_INSPECT = 4, CLI_TOKENIZE = 8, CLI_BENCH = 16, CLI_PLAN = 32 };
+enum {
+    CLI_GENERATE = 1,
+    CLI_FORWARD = 2,
+    CLI_INSPECT = 4,
+    CLI_TOKENIZE = 8,
+    CLI_BENCH = 16,
+    CLI_PLAN = 32,
+    CLI_SAVE = 64,
+    CLI_VERIFY = 128
+};
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
 typedef struct cli_options {
     const char *command;
-    bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random;
-    bool ring_anything, ulysses_anything, no_convert_to_fp32;
+    bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random,
+        cold, ring_anything, ulysses_anything, no_convert_to_fp32;
     int64_t height, width, steps, images, max_sequence_length, threads;
     int64_t tp, ring, ulysses;                                   /* degrees, after parsing at least 1 */
     int64_t text_encoder_tp;                                     /* 0: the largest that works */
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
-    int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
-    int64_t bytes;                                               /* 0: not given */
+    int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 0 */
+    int64_t max_shard_size, memory_per_rank, bytes;              /* bytes; 0: not given */
     double guidance_scale;                                       /* -1: not given */
+    double atol, rtol;                                           /* 0.001 */
     const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
-        *rotate_method;
+        *against, *mode, *rotate_method;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

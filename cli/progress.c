@@ -84,10 +84,10 @@ static void describe(const cli_progress *p, char *what, char *much, size_t size)
     double spent = now->seconds + (ended(now) ? 0 : seconds() - p->reported), done = (double)now->done;
     unsigned long long count = now->done, total = now->total;
     char a[32], b[32];
-    static const char *const names[] = {"loading", "encoding", "denoising", "decoding"};
-    snprintf(what, size, "%s%s%s", names[now->phase], now->phase == TSR_PHASE_LOAD ? " " : "",
-             now->phase == TSR_PHASE_LOAD ? p->component : "");
-    if (now->phase == TSR_PHASE_LOAD) {
+    static const char *const names[] = {"loading", "encoding", "denoising", "decoding", "saving"};
+    bool bytes = now->phase == TSR_PHASE_LOAD || now->phase == TSR_PHASE_SAVE;
+    snprintf(what, size, "%s%s%s", names[now->phase], bytes ? " " : "", bytes ? p->component : "");
+    if (bytes) {
         cli_size_text(done, a);
         cli_size_text((double)total, b);
         snprintf(much, size, "%s of %s, %.0f s", a, b, spent);

@@ -62,15 +62,45 @@ TSR_API const char *tsr_model_class_name(const tsr_model *model);
 /* Bytes of the weights in memory. Local. */
 TSR_API size_t tsr_model_weight_bytes(const tsr_model *model);
 
+/* Is told an output: of a module, as float32, gathered to its whole shape where ranks hold pieces of it, under the name
+ * "<component>.<path of the module>#<index of the output>"; or a stage of a pipeline, named as in its dumps. The
+ * tensor is the callee's for the call alone. Any status but OK ends the run with it. */
+typedef tsr_status (*tsr_output_hook)(void *user, const tsr_tensor *output);
+/* From now on tsr_model_forward tells hook the output of every module, in the order in which they are computed (of one
+ * that runs several times, the first). Given on all ranks alike; called on rank 0 alone. NULL: none. Local.
+ * Source: torch.nn.Module.register_forward_hook. */
+TSR_API void tsr_model_set_output_hook(tsr_model *model, tsr_output_hook hook, void *user);
+
 /* Runs the model once. inputs are found by name, the argument names of the class's forward in diffusers
  * ("hidden_states" [B, S, C], "timestep" [B], ...), in any order; integer and floating dtypes are converted. Names that
  * the class does not know are ignored. *outputs [*n] are float32, named as the class names them, and owned by the
- * caller, who ends them with tsr_tensors_free. Errors: ARG (an input is missing), SHAPE (sizes that do not fit), NOMEM,
- * BACKEND. */
+ * caller, who ends them with tsr_tensors_free. Of a model that was opened with options.meta, as long as its weights are
+ * not loaded, everything is checked and outputs have shapes alone, data NULL. Collective as its opening was. Errors:
+ * ARG (an input is missing), SHAPE (sizes, or a plan, that do not fit), NOMEM, BACKEND. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs,
                                                    tsr_tensor **outputs, size_t *n_outputs);
 /* Does the class's forward have an argument of that name? */
 TSR_API bool tsr_model_has_input(const tsr_model *model, const char *name);
+
+typedef struct tsr_save_options {
+    size_t size;
+    uint64_t max_shard_size; /* bytes of tensors in a file; a larger tensor is alone in its file. 0: 5 GB, 5e9 bytes */
+} tsr_save_options;
+#define TSR_SAVE_OPTIONS_INIT                                                                                          \
+    { sizeof(tsr_save_options), 0 }
+
+/* Writes the model back as a folder that diffusers or transformers (and Tessera, at any degree) opens: config.json and
+ * the other small files byte for byte, and every tensor of the folder that it was opened from, with the same bytes; an
+ * index where there are several files. The ranks write in parallel, each one tensor at a time, and none holds more than
+ * one whole tensor beside its part. options may be NULL.
+ * `folder` appears complete or not at all: what is written goes to <folder>.tmp-<random>, which a killed process leaves
+ * behind. A folder that is there is replaced if it holds nothing but what such a save writes. Where hosts share no
+ * disk, rank 0's gets everything. Progress goes to rank 0's callback, which may cancel. Collective over all ranks: all
+ * return the same status; after a failure the old folder is as it was. Errors: ARG (the folder overlaps the one that
+ * the model was opened from; it holds other files), IO (not writable, disk too small, with both numbers), CANCELLED,
+ * COMM, NOMEM. Source: diffusers, ModelMixin.save_pretrained, which refuses a model that is split. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_save_pretrained(tsr_model *model, const char *folder,
+                                                           const tsr_save_options *options);
 
 /* Ends tensors that tsr_model_forward gave. NULL is allowed. Local. */
 TSR_API void tsr_tensors_free(tsr_engine *engine, tsr_tensor *tensors, size_t n);

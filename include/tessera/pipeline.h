@@ -58,11 +58,14 @@ typedef struct tsr_generate_options {
     bool output_latents;                      /* stop before the VAE: latents instead of pixels */
     const char *dump;                         /* folder for stages.safetensors; made if absent; NULL: none */
     bool dump_blocks;                         /* with dump: also every submodule of the first step */
+    tsr_output_hook hook; /* is told the stages, in their own dtypes, as they come; NULL: none. On all ranks alike */
+    void *hook_user;
+    bool hook_modules; /* also every submodule of the first step */
 } tsr_generate_options;
 #define TSR_GENERATE_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         sizeof(tsr_generate_options), NULL, 0, 0, 0, 0, -1.0, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, false, NULL,   \
-            false                                                                                                      \
+            false, NULL, NULL, false                                                                                   \
     }
 
 typedef struct tsr_images {
@@ -92,6 +95,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_images_save(tsr_engine *engine, const tsr_i
  * default). *ids [*n] is owned by the caller (tsr_free). Local. Errors: ARG, NOMEM. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_tokenize(tsr_pipeline *pipeline, const char *prompt,
                                                        int64_t max_sequence_length, int64_t **ids, size_t *n);
+
+/* Writes the pipeline back as a diffusers folder: each component in turn is loaded as the pipeline is spread over the
+ * ranks, saved as by tsr_model_save_pretrained and released; components that the caller gave are saved as they are. All
+ * other files of the pipeline's folder are copied byte for byte, but hidden ones and weights outside of components.
+ * options may be NULL. Collective over all ranks; errors and guarantees: those of tsr_model_save_pretrained, and NOMEM
+ * before the first write where a component does not fit. Source: DiffusionPipeline.save_pretrained. */
+TSR_API TSR_NODISCARD tsr_status tsr_pipeline_save_pretrained(tsr_pipeline *pipeline, const char *folder,
+                                                              const tsr_save_options *options);
 
 #ifdef __cplusplus
 }

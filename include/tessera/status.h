@@ -51,13 +51,19 @@ TSR_API const char *tsr_status_name(tsr_status status);
 
 typedef enum tsr_log_level { TSR_LOG_ERROR, TSR_LOG_WARNING, TSR_LOG_INFO, TSR_LOG_DEBUG } tsr_log_level;
 
-typedef enum tsr_phase { TSR_PHASE_LOAD, TSR_PHASE_ENCODE, TSR_PHASE_DENOISE, TSR_PHASE_DECODE } tsr_phase;
+typedef enum tsr_phase {
+    TSR_PHASE_LOAD,
+    TSR_PHASE_ENCODE,
+    TSR_PHASE_DENOISE,
+    TSR_PHASE_DECODE,
+    TSR_PHASE_SAVE
+} tsr_phase;
 
 /* What the progress callback receives. */
 typedef struct tsr_progress {
     tsr_phase phase;
     const char *component; /* "text_encoder", "transformer", "vae" */
-    uint64_t done, total;  /* bytes in TSR_PHASE_LOAD, steps in TSR_PHASE_DENOISE, calls otherwise */
+    uint64_t done, total;  /* bytes in TSR_PHASE_LOAD and _SAVE, steps in TSR_PHASE_DENOISE, calls otherwise */
     double seconds;        /* since the phase began */
 } tsr_progress;
 

@@ -1,4 +1,5 @@
 #include "comm/comm.h"
+#include "comm/meta/meta.h"
 
 #include "base/text.h"
 
@@ -14,6 +15,8 @@ typedef struct axis {
 
 struct tsr_device_mesh {
     tsr_engine *engine;
+    int rank; /* of all */
+    bool imagined;
     int n;
     axis axes[MAX_AXES];
 };
@@ -45,7 +48,7 @@ static tsr_status check_product(tsr_engine *engine, const int *shape, const char
     return status;
 }
 
-static tsr_status check(tsr_engine *engine, const int *shape, const char *const *names, int n) {
+static tsr_status check_axes(tsr_engine *engine, const int *shape, const char *const *names, int n) {
     if (n < 1 || n > MAX_AXES)
         return tsr__fail(engine, TSR_ARG, "a mesh has 1 to %d axes, but %d are given", MAX_AXES, n);
     for (int i = 0; i < n; i++) {
@@ -58,11 +61,12 @@ static tsr_status check(tsr_engine *engine, const int *shape, const char *const 
                 return tsr__fail(engine, TSR_ARG, "the mesh has two axes %s (%d and %d); give one another name",
                                  names[i], j, i);
     }
-    return check_product(engine, shape, names, n);
+    return TSR_OK;
 }
 
-static tsr_status fill(tsr_device_mesh *mesh, const int *shape, const char *const *names) {
-    int rest = mesh->engine->rank;
+/* Axes without communicators, for rank `rank`. */
+static tsr_status fill(tsr_device_mesh *mesh, const int *shape, const char *const *names, int rank) {
+    int rest = rank;
     for (int i = mesh->n - 1; i >= 0; i--) {
         axis *a = &mesh->axes[i];
         *a = (axis){.name = tsr__strdup(mesh->engine, names[i]), .size = shape[i], .rank = rest % shape[i]};
@@ -82,6 +86,7 @@ static tsr_status split(tsr_device_mesh *mesh) {
         if (a->size > 1) {
             int color = mesh->engine->rank - a->rank * stride;
             tsr_status status = tsr__comm_split(tsr__world(mesh->engine), color, &a->comm);
+            if (a->comm) a->comm->axis = a->name;
             if (first == TSR_OK) first = status;
         }
         stride *= a->size;
@@ -92,14 +97,44 @@ static tsr_status split(tsr_device_mesh *mesh) {
 tsr_status tsr_device_mesh_create(tsr_engine *engine, const int *shape, const char *const *names, int n,
                                   tsr_device_mesh **out) {
     tsr_device_mesh *mesh = NULL;
-    tsr_status status = check(engine, shape, names, n);
+    tsr_status status = check_axes(engine, shape, names, n);
+    if (status == TSR_OK) status = check_product(engine, shape, names, n);
     if (status == TSR_OK && !(mesh = tsr__calloc(engine, 1, sizeof *mesh))) status = TSR_NOMEM;
     if (mesh) {
-        *mesh = (tsr_device_mesh){.engine = engine, .n = n};
-        status = fill(mesh, shape, names);
+        *mesh = (tsr_device_mesh){.engine = engine, .rank = engine->rank, .n = n};
+        status = fill(mesh, shape, names, engine->rank);
     }
     status = tsr_status_agree(engine, status);
     if (status == TSR_OK && mesh) status = tsr_status_agree(engine, split(mesh));
+    if (status != TSR_OK) {
+        tsr_device_mesh_destroy(mesh);
+        return status;
+    }
+    *out = mesh;
+    return TSR_OK;
+}
+
+static tsr_status imagine(tsr_device_mesh *mesh, const int *shape, const char *const *names, int rank) {
+    TSR__TRY(fill(mesh, shape, names, rank));
+    for (int i = 0; i < mesh->n; i++) {
+        axis *a = &mesh->axes[i];
+        if (a->size > 1) TSR__TRY(tsr__meta_comm_create(mesh->engine, a->name, a->rank, a->size, &a->comm));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__device_mesh_imagine(tsr_engine *engine, const int *shape, const char *const *names, int n, int rank,
+                                    tsr_device_mesh **out) {
+    int64_t product = 1;
+    TSR__TRY(check_axes(engine, shape, names, n));
+    for (int i = 0; i < n && product <= TSR__MAX_RANKS; i++) product *= shape[i];
+    if (product > TSR__MAX_RANKS || rank < 0 || rank >= product)
+        return tsr__fail(engine, TSR_ARG, "the mesh has no rank %d: it has %lld ranks, and %d at most can be imagined",
+                         rank, (long long)product, TSR__MAX_RANKS);
+    tsr_device_mesh *mesh = tsr__calloc(engine, 1, sizeof *mesh);
+    if (!mesh) return TSR_NOMEM;
+    *mesh = (tsr_device_mesh){.engine = engine, .rank = rank, .imagined = true, .n = n};
+    tsr_status status = imagine(mesh, shape, names, rank);
     if (status != TSR_OK) {
         tsr_device_mesh_destroy(mesh);
         return status;
@@ -147,11 +182,11 @@ static int stride_of(const tsr_device_mesh *mesh, const axis *a) {
     return stride;
 }
 
-/* The rank at place `i` of the axes, the last one varying fastest, and this rank's place along all others. */
-static int rank_at(const tsr_device_mesh *mesh, const char *const *names, int n, int i) {
-    int rank = mesh->engine->rank;
-    for (int k = n - 1; k >= 0; k--) {
-        const axis *a = find(mesh, names[k]);
+/* The rank at place `i` of the axes, the last one varying fastest, and at this rank's place along all others. */
+static int rank_at(const tsr_device_mesh *mesh, const tsr__axes *axes, int i) {
+    int rank = mesh->rank;
+    for (int k = axes->n - 1; k >= 0; k--) {
+        const axis *a = find(mesh, axes->names[k]);
         if (!a) continue;
         rank += (i % a->size - a->rank) * stride_of(mesh, a);
         i /= a->size;
@@ -159,15 +194,24 @@ static int rank_at(const tsr_device_mesh *mesh, const char *const *names, int n,
     return rank;
 }
 
-tsr_status tsr__mesh_join(const tsr_device_mesh *mesh, const char *const *names, int n, int *place, tsr__comm **out) {
-    int size = 1;
-    for (int k = 0; k < n; k++) size *= tsr_device_mesh_size(mesh, names[k]);
+tsr_status tsr__mesh_join(const tsr_device_mesh *mesh, const tsr__axes *axes, int *place, tsr__comm **out) {
+    int size = 1, own = 0;
+    const char *name = NULL;
+    for (int k = 0; k < axes->n; k++) {
+        int n = tsr_device_mesh_size(mesh, axes->names[k]);
+        if (n > 1) name = name ? axes->label : axes->names[k];
+        size *= n;
+    }
     for (int i = 0; i < size; i++) {
-        int rank = rank_at(mesh, names, n, i);
+        int rank = rank_at(mesh, axes, i);
         place[i] = 0;
-        for (int j = 0; j < size; j++) place[i] += rank_at(mesh, names, n, j) < rank;
+        for (int j = 0; j < size; j++) place[i] += rank_at(mesh, axes, j) < rank;
+        if (rank == mesh->rank) own = place[i];
     }
     *out = NULL;
     if (size == 1) return TSR_OK;
-    return tsr__comm_split(tsr__world(mesh->engine), rank_at(mesh, names, n, 0), out);
+    if (mesh->imagined) return tsr__meta_comm_create(mesh->engine, name, own, size, out);
+    tsr_status status = tsr__comm_split(tsr__world(mesh->engine), rank_at(mesh, axes, 0), out);
+    if (*out) (*out)->axis = name;
+    return status;
 }

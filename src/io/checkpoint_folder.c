@@ -9,11 +9,13 @@
 #include "io/file.h"
 
 /* The names diffusers and transformers give their weights; an index stands before the single file. */
-static const char *const weight_files[] = {
-    "diffusion_pytorch_model.safetensors.index.json",
-    "diffusion_pytorch_model.safetensors",
-    "model.safetensors.index.json",
-    "model.safetensors",
+static const struct {
+    const char *name, *stem;
+} weight_files[] = {
+    {"diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model"},
+    {"diffusion_pytorch_model.safetensors", "diffusion_pytorch_model"},
+    {"model.safetensors.index.json", "model"},
+    {"model.safetensors", "model"},
 };
 
 /* A list of names for a message: all of them, or as many as a message holds and the number of the others. */
@@ -164,16 +166,18 @@ static tsr_status refuse_folder(tsr_engine *engine, const char *folder) {
         return tsr__fail(engine, TSR_UNSUPPORTED,
                          "%s: holds .bin (pickle) weights only; Tessera needs safetensors: download or convert them",
                          folder);
-    return tsr__fail(engine, TSR_IO, "%s: holds no %s, no %s and no index of either%s", folder, weight_files[1],
-                     weight_files[3], safetensors ? "; to open another .safetensors file of it, give its path" : "");
+    return tsr__fail(engine, TSR_IO, "%s: holds no %s, no %s and no index of either%s", folder, weight_files[1].name,
+                     weight_files[3].name,
+                     safetensors ? "; to open another .safetensors file of it, give its path" : "");
 }
 
 tsr_status tsr__checkpoint_open_folder(tsr_checkpoint *c, const char *folder) {
     for (size_t i = 0; i < TSR__COUNT(weight_files); i++) {
         struct stat at;
-        char *path = tsr__path_join(c->engine, folder, weight_files[i]);
+        char *path = tsr__path_join(c->engine, folder, weight_files[i].name);
         if (!path) return TSR_NOMEM;
         tsr_status status = TSR_OK;
+        c->stem = weight_files[i].stem;
         bool there = lstat(path, &at) == 0; /* a dangling link is there, and opening it says so */
         if (there)
             status = ends_with(path, ".json") ? open_index(c, folder, path) : tsr__checkpoint_open_files(c, &path, 1);

@@ -18,6 +18,18 @@ TSR_NODISCARD tsr_status tsr__file_read(tsr_engine *engine, const char *path, si
 TSR_NODISCARD tsr_status tsr__file_read_at(tsr_engine *engine, int fd, const char *path, uint64_t offset, void *dst,
                                            size_t n);
 
+/* Makes a file that is not there yet, with room for `bytes` reserved, so that a full disk is met here (where the file
+ * system can reserve). Errors: IO. Owner of *fd: the caller (tsr__file_finish). */
+TSR_NODISCARD tsr_status tsr__file_create(tsr_engine *engine, const char *path, uint64_t bytes, int *fd);
+/* Writes n bytes at `offset`; threads and processes may write different parts at once. Errors: IO. */
+TSR_NODISCARD tsr_status tsr__file_write_at(tsr_engine *engine, int fd, const char *path, uint64_t offset,
+                                            const void *src, size_t n);
+/* Brings what was written to the disk, unless `status` is a failure already, and closes. Returns the first failure. */
+TSR_NODISCARD tsr_status tsr__file_finish(tsr_engine *engine, int fd, const char *path, tsr_status status);
+/* A new file of n bytes, on the disk when this returns; and one of the bytes of another file. Errors: IO, NOMEM. */
+TSR_NODISCARD tsr_status tsr__file_put(tsr_engine *engine, const char *path, const void *src, size_t n);
+TSR_NODISCARD tsr_status tsr__file_copy(tsr_engine *engine, const char *from, const char *to);
+
 /* Whether the first bytes of a file are those of something that often lies where a model file should be: FORMAT, and
  * the message says what it is (Git LFS pointer, HTML page, pickle, ...) and what to do. Otherwise OK. */
 TSR_NODISCARD tsr_status tsr__file_refuse_impostor(tsr_engine *engine, const char *path, const char *bytes, size_t n);

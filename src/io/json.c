@@ -33,6 +33,19 @@ tsr_status tsr__json_load(tsr_engine *engine, const char *path, json_t **out) {
     return status;
 }
 
+tsr_status tsr__json_dump(tsr_engine *engine, const json_t *root, size_t flags, char **text, size_t *n) {
+    size_t length = json_dumpb(root, NULL, 0, flags);
+    char *bytes = length ? tsr__alloc(engine, length + 1) : NULL;
+    if (!bytes || json_dumpb(root, bytes, length, flags) != length) {
+        tsr__free(engine, bytes);
+        return tsr__fail(engine, TSR_NOMEM, "no memory for %zu bytes of JSON", length);
+    }
+    bytes[length] = '\0';
+    *text = bytes;
+    *n = length;
+    return TSR_OK;
+}
+
 void tsr__json_describe(const json_t *value, char text[TSR__JSON_DESCRIPTION_BYTES]) {
     static const char *const names[] = {[JSON_OBJECT] = "an object",
                                         [JSON_ARRAY] = "a list",

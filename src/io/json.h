@@ -14,6 +14,9 @@ TSR_NODISCARD tsr_status tsr__json_parse(tsr_engine *engine, const char *what, c
 /* The same for a file of at most 256 MB. Errors: also IO, and FORMAT for a Git LFS pointer or HTML page. */
 TSR_NODISCARD tsr_status tsr__json_load(tsr_engine *engine, const char *path, json_t **out);
 
+/* The text of a value, with jansson's flags; *n bytes and a NUL. Errors: NOMEM. Owner of *text: the caller. */
+TSR_NODISCARD tsr_status tsr__json_dump(tsr_engine *engine, const json_t *root, size_t flags, char **text, size_t *n);
+
 enum { TSR__JSON_DESCRIPTION_BYTES = 96 };
 /* A short form of a value for messages: 1.5, "text", true, a list. */
 void tsr__json_describe(const json_t *value, char text[TSR__JSON_DESCRIPTION_BYTES]);

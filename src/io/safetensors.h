@@ -25,6 +25,12 @@ TSR_NODISCARD tsr_status tsr__safetensors_open(tsr_engine *engine, const char *p
 /* A zeroed struct is allowed. */
 void tsr__safetensors_close(tsr__safetensors *file);
 
+/* The first bytes of a file of these tensors, whose data follow one after another: the header and its length. metadata:
+ * as tsr_safetensors_save; data may be NULL. Errors: ARG (duplicate name, name not UTF-8, invalid dtype or shape),
+ * NOMEM. Owner of *out [*bytes]: the caller. */
+TSR_NODISCARD tsr_status tsr__safetensors_header(tsr_engine *engine, const tsr_tensor *tensors, size_t n,
+                                                 const char *const *metadata, char **out, size_t *bytes);
+
 /* Bytes of a tensor; false where a dimension is negative, the size overflows or is no whole number of bytes. */
 bool tsr__tensor_size(tsr_dtype dtype, int ndim, const int64_t *shape, size_t *bytes);
 

@@ -3,7 +3,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
-/* Anything wrong is the caller's: name, dtype, shape, data. *bytes: the size of the data. */
+/* Anything wrong is the caller's: name, dtype, shape. *bytes: the size of the data. */
 static tsr_status check_tensor(tsr_engine *engine, const tsr_tensor *tensor, size_t *bytes) {
     const char *name = tensor->name, *fault = NULL;
     if (!name || strcmp(name, "__metadata__") == 0)
@@ -12,8 +12,6 @@ static tsr_status check_tensor(tsr_engine *engine, const tsr_tensor *tensor, siz
         fault = "has a wrong number of dimensions";
     else if (!tsr__tensor_size(tensor->dtype, tensor->ndim, tensor->shape, bytes))
         fault = "has no valid dtype, shape and size";
-    else if (*bytes && !tensor->data)
-        fault = "has no data";
     return fault ? tsr__fail(engine, TSR_ARG, "tensor '%.200s' cannot be saved: it %s", name, fault) : TSR_OK;
 }
 
@@ -52,9 +50,8 @@ static tsr_status fill_header(tsr_engine *engine, const tsr_tensor *tensors, siz
 }
 
 /* The length as 8 bytes, little end first, and the header, padded with blanks to a multiple of 8. */
-static tsr_status frame_header(tsr_engine *engine, const json_t *root, char **out, size_t *n) {
-    size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT), padded = (length + 7) / 8 * 8;
-    if (length == 0) return tsr__fail(engine, TSR_NOMEM, "no memory for the header of the file to be saved");
+static tsr_status frame_header(tsr_engine *engine, const char *text, size_t length, char **out, size_t *n) {
+    size_t padded = (length + 7) / 8 * 8;
     if (padded > TSR__SAFETENSORS_MAX_HEADER)
         return tsr__fail(engine, TSR_ARG, "names and shapes take %zu bytes, a safetensors header holds %d", padded,
                          TSR__SAFETENSORS_MAX_HEADER);
@@ -62,13 +59,24 @@ static tsr_status frame_header(tsr_engine *engine, const json_t *root, char **ou
     if (!bytes) return TSR_NOMEM;
     for (size_t i = 0; i < 8; i++) bytes[i] = (char)(padded >> (8 * i) & 255);
     memset(bytes + 8, ' ', padded);
-    if (json_dumpb(root, bytes + 8, length, JSON_COMPACT) != length) {
-        tsr__free(engine, bytes);
-        return tsr__fail(engine, TSR_NOMEM, "no memory for the header of the file to be saved");
-    }
+    memcpy(bytes + 8, text, length);
     *out = bytes;
     *n = 8 + padded;
     return TSR_OK;
+}
+
+tsr_status tsr__safetensors_header(tsr_engine *engine, const tsr_tensor *tensors, size_t n, const char *const *metadata,
+                                   char **out, size_t *bytes) {
+    json_t *root = json_object();
+    char *text = NULL;
+    size_t length = 0;
+    tsr_status status = root ? fill_header(engine, tensors, n, metadata, root)
+                             : tsr__fail(engine, TSR_NOMEM, "no memory for the header of the file to be saved");
+    if (status == TSR_OK) status = tsr__json_dump(engine, root, JSON_COMPACT, &text, &length);
+    json_decref(root);
+    if (status == TSR_OK) status = frame_header(engine, text, length, out, bytes);
+    tsr__free(engine, text);
+    return status;
 }
 
 static tsr_status write_file(tsr_engine *engine, const char *path, const char *header, size_t header_bytes,
@@ -85,13 +93,13 @@ static tsr_status write_file(tsr_engine *engine, const char *path, const char *h
 
 tsr_status tsr_safetensors_save(tsr_engine *engine, const char *path, const tsr_tensor *tensors, size_t n,
                                 const char *const *metadata) {
-    json_t *root = json_object();
     char *header = NULL;
     size_t bytes = 0;
-    tsr_status status = root ? fill_header(engine, tensors, n, metadata, root)
-                             : tsr__fail(engine, TSR_NOMEM, "no memory for the header of the file to be saved");
-    if (status == TSR_OK) status = frame_header(engine, root, &header, &bytes);
-    json_decref(root);
+    TSR__TRY(tsr__safetensors_header(engine, tensors, n, metadata, &header, &bytes));
+    tsr_status status = TSR_OK;
+    for (size_t i = 0; i < n && status == TSR_OK; i++)
+        if (!tensors[i].data && tsr_tensor_bytes(&tensors[i]))
+            status = tsr__fail(engine, TSR_ARG, "tensor '%.200s' cannot be saved: it has no data", tensors[i].name);
     if (status == TSR_OK) status = write_file(engine, path, header, bytes, tensors, n);
     tsr__free(engine, header);
     return status;

@@ -1,6 +1,5 @@
 #include "parallel/context_parallel.h"
 
-#include <stdio.h>
 #include <string.h>
 
 tsr_status tsr__context_config_check(tsr_engine *engine, const tsr_context_parallel_config *c) {
@@ -92,6 +91,14 @@ tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *
     }
     return TSR_OK;
 }
+
+static tsr_status take_off(void *user, tsr__module *module) {
+    (void)user;
+    module->ports = NULL;
+    return TSR_OK;
+}
+
+void tsr__cp_undo(tsr__module *root) { (void)!tsr__module_visit(root, take_off, NULL); }
 
 static tsr_status check_used(void *user, tsr__module *module) {
     tsr__exec *x = user;

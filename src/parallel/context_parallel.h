@@ -16,6 +16,8 @@ TSR_NODISCARD tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const
                                        const tsr__sequence *sequence);
 TSR_NODISCARD tsr_status tsr__cp_check_heads(tsr_engine *engine, const char *class_name, int64_t heads, int tp,
                                              const tsr__sequence *sequence);
+/* Takes all ports off a tree again. */
+void tsr__cp_undo(tsr__module *root);
 /* At the end of a meta run: refuses a row whose module has no such argument or output. */
 void tsr__cp_check_used(tsr__exec *x, tsr__module *root);
 
