@@ -74,6 +74,7 @@ static int check_usage(const cli_options *o) {
         return cli_usage(o->command, "unknown measurement '%s'; there are 'step' and 'load'", what);
     if (o->n_arguments > 1) return cli_usage(o->command, "too much: '%s'", o->arguments[1]);
     if (o->tp > 1) return cli_usage(o->command, "bench step runs on one rank in this version");
+    if (o->cold || o->mode) return cli_usage(o->command, "--cold and --mode belong to bench load");
     if (!o->config) return cli_usage(o->command, "--config FILE is missing");
     if (!o->random) return cli_usage(o->command, "--random-weights is missing; no checkpoint is read");
     return CLI_DONE;
@@ -97,7 +98,7 @@ int cli_bench(const cli_options *options) {
     o.other_layers = options->single_layers;
     o.dtype = tsr_dtype_from_name(dtype);
     o.weights = tsr_dtype_from_name(weights);
-    o.repeats = (int)options->repeats;
+    if (options->repeats) o.repeats = (int)options->repeats;
     o.force = options->force;
     tsr_bench_step_result measured = {0};
     tsr_status status = tsr_bench_step(session.engine, &o, &measured);

@@ -13,6 +13,7 @@ int cli_inspect(const cli_options *options);
 int cli_tokenize(const cli_options *options);
 int cli_plan(const cli_options *options);
 int cli_save(const cli_options *options);
+int cli_verify(const cli_options *options);
 int cli_bench(const cli_options *options);
 int cli_bench_load(const cli_options *options);
 
@@ -72,6 +73,36 @@ typedef struct cli_layout {
 /* Reads --tp-plan. Collective. Close it in either case, after everything that was opened with it. */
 tsr_status cli_layout_open(cli_session *session, cli_layout *out);
 void cli_layout_close(cli_session *session, cli_layout *layout);
+
+/* ---- request.c: what generate and verify draw ---- */
+
+typedef struct cli_request {
+    const cli_options *options;
+    char *file;           /* bytes of --prompt-file, which prompts point into */
+    const char **prompts; /* [n_prompts] */
+    size_t n_prompts, n_images;
+    uint64_t seed; /* where the options name none */
+} cli_request;
+/* Collects the prompts and checks the seeds. CLI_DONE, or another exit status after one message. Close it in either
+ * case. */
+int cli_request_open(const cli_options *options, cli_request *out);
+void cli_request_close(cli_request *request);
+/* As the library takes it; points into the request. */
+tsr_generate_options cli_request_options(const cli_request *request);
+
+/* ---- inputs.c: --inputs ---- */
+
+/* The arguments of a component's forward. */
+typedef struct cli_inputs {
+    tsr_checkpoint *file;
+    tsr_tensor *tensors; /* [n]; their names belong to the file */
+    size_t n;
+} cli_inputs;
+/* Opens the file; then reads the tensors that are arguments of the model, and names the others in one line. Local.
+ * Close it in either case. */
+tsr_status cli_inputs_open(cli_session *session, cli_inputs *out);
+tsr_status cli_inputs_read(cli_session *session, const tsr_model *model, cli_inputs *inputs);
+void cli_inputs_close(cli_inputs *inputs);
 
 /* ---- progress.c ---- */
 

@@ -10,59 +10,22 @@
 typedef struct job {
     const cli_options *options;
     const char *model, *output;
-    char *file;           /* bytes of --prompt-file, which prompts point into */
-    const char **prompts; /* [n_prompts] */
-    size_t n_prompts, n_images;
+    cli_request request; /* its seed: drawn by each process; the first rank's counts */
     bool latents;
-    uint64_t drawn_seed; /* of each process; the first rank's counts */
 } job;
-
-/* Every line of text that is not empty, as one more prompt; cuts the text into lines. */
-static void add_lines(job *j, char *text) {
-    for (char *line = text, *next; line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = '\0';
-        size_t n = strlen(line);
-        if (n && line[n - 1] == '\r') line[n - 1] = '\0';
-        if (*line) j->prompts[j->n_prompts++] = line;
-    }
-}
-
-static size_t count_lines(const char *text, size_t n) {
-    size_t lines = 1;
-    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
-    return lines;
-}
-
-static int collect_prompts(job *j) {
-    const cli_options *o = j->options;
-    size_t bytes = 0, given = (size_t)o->n_arguments - 1;
-    if (o->prompt_file) j->file = cli_read_file(o->prompt_file, &bytes);
-    if (o->prompt_file && !j->file) return cli_error("%s: %s", o->prompt_file, strerror(errno));
-    if (j->file && strlen(j->file) != bytes) return cli_error("%s: it holds a NUL byte", o->prompt_file);
-    j->prompts = cli_alloc(given + (j->file ? count_lines(j->file, bytes) : 0), sizeof *j->prompts);
-    for (size_t i = 0; i < given; i++) j->prompts[j->n_prompts++] = o->arguments[i + 1];
-    if (j->file) add_lines(j, j->file);
-    if (j->n_prompts) return CLI_DONE;
-    return cli_usage(o->command, "there is no prompt%s%s", j->file ? " in " : "", j->file ? o->prompt_file : "");
-}
 
 /* What is wrong with the command line is said before anything is opened. */
 static int check_usage(job *j) {
     const cli_options *o = j->options;
     j->latents = o->output_type && strcmp(o->output_type, "latent") == 0;
     j->output = o->output ? o->output : j->latents ? "out.safetensors" : "out.png";
-    j->n_images = j->n_prompts * (o->images ? (size_t)o->images : 1);
     if (o->dump_blocks && !o->dump) return cli_usage(o->command, "--dump-blocks needs --dump DIR");
-    if (o->n_seeds > 1 && o->n_seeds != j->n_images)
-        return cli_usage(o->command, "--seed lists %zu seeds for %zu pictures; give one, or one a picture", o->n_seeds,
-                         j->n_images);
     return cli_check_extension(o->command, j->output, j->latents ? ".safetensors" : ".png");
 }
 
 /* The first rank alone: the folder may be on its host only. */
 static tsr_status check_outputs(const job *j, tsr_engine *engine) {
-    size_t n = j->latents ? 1 : j->n_images;
+    size_t n = j->latents ? 1 : j->request.n_images;
     tsr_status status = TSR_OK;
     for (size_t i = 0; i < n && status == TSR_OK && tsr_engine_rank(engine) == 0; i++) {
         char *name = cli_picture_name(j->output, i, n);
@@ -73,30 +36,18 @@ static tsr_status check_outputs(const job *j, tsr_engine *engine) {
 }
 
 static int draw_seed(job *j) {
-    if (getrandom(&j->drawn_seed, sizeof j->drawn_seed, 0) != (ssize_t)sizeof j->drawn_seed)
+    uint64_t *seed = &j->request.seed;
+    if (getrandom(seed, sizeof *seed, 0) != (ssize_t)sizeof *seed)
         return cli_error("the system gives no random numbers (%s); give --seed", strerror(errno));
-    j->drawn_seed >>= 11; /* 53 bits, so that no JSON reader rounds it */
+    *seed >>= 11; /* 53 bits, so that no JSON reader rounds it */
     return CLI_DONE;
 }
 
 static tsr_generate_options wanted(const job *j) {
-    const cli_options *o = j->options;
-    tsr_generate_options g = TSR_GENERATE_OPTIONS_INIT;
-    g.prompts = j->prompts;
-    g.n_prompts = j->n_prompts;
-    g.height = o->height;
-    g.width = o->width;
-    g.num_inference_steps = (int)o->steps;
-    g.guidance_scale = o->guidance_scale;
-    g.num_images_per_prompt = (int)o->images;
-    g.max_sequence_length = o->max_sequence_length;
-    g.sigmas = o->sigmas;
-    g.n_sigmas = o->n_sigmas;
-    g.seeds = o->seeds ? o->seeds : &j->drawn_seed;
-    g.n_seeds = o->seeds ? o->n_seeds : 1;
+    tsr_generate_options g = cli_request_options(&j->request);
     g.output_latents = j->latents;
-    g.dump = o->dump;
-    g.dump_blocks = o->dump_blocks;
+    g.dump = j->options->dump;
+    g.dump_blocks = j->options->dump_blocks;
     return g;
 }
 
@@ -119,7 +70,7 @@ static tsr_status save_picture(const job *j, tsr_engine *engine, const tsr_image
     snprintf(software, TEXT, "Tessera %s", tsr_version());
     if (j->options->tp > 1) snprintf(layout, TEXT, "tp %" PRId64, j->options->tp);
     if (images->n > 1 && j->options->n_seeds <= 1) snprintf(place, TEXT, "%zu of %zu from one generator", i, images->n);
-    const char *text[] = {"prompt",   j->prompts[i * j->n_prompts / images->n],
+    const char *text[] = {"prompt",   j->request.prompts[i * j->request.n_prompts / images->n],
                           "seed",     seed,
                           "picture",  place,
                           "steps",    steps,
@@ -166,7 +117,7 @@ static tsr_status draw_and_save(cli_session *session, void *user) {
     const job *j = user;
     tsr_pipeline *pipeline = NULL;
     tsr_images *images = NULL;
-    if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->drawn_seed);
+    if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->request.seed);
     tsr_status status = draw(j, session, &pipeline, &images);
     if (status == TSR_OK && tsr_engine_rank(session->engine) == 0)
         status = (j->latents ? save_latents : save_pictures)(j, session, images);
@@ -177,11 +128,10 @@ static tsr_status draw_and_save(cli_session *session, void *user) {
 
 int cli_generate(const cli_options *options) {
     job j = {.options = options, .model = options->arguments[0]};
-    int result = collect_prompts(&j);
+    int result = cli_request_open(options, &j.request);
     if (result == CLI_DONE) result = check_usage(&j);
     if (result == CLI_DONE && !options->seeds) result = draw_seed(&j);
     if (result == CLI_DONE) result = cli_launch(options, draw_and_save, &j);
-    free(j.prompts);
-    free(j.file);
+    cli_request_close(&j.request);
     return result;
 }

@@ -97,7 +97,7 @@ static void count_weights(found *f) {
 static void find_degrees(tsr_engine *engine, const char *path, found *f) {
     tsr_plan *plans = NULL;
     size_t n = 0;
-    if (tsr_plan_make(engine, path, 1, 0, &plans, &n) != TSR_OK) return;
+    if (tsr_plan_make(engine, path, NULL, &plans, &n) != TSR_OK) return;
     for (size_t i = 0; i < plans->n_degrees && plans->n_degrees > 1; i++) {
         char *longer = cli_format("%s%s%d", i ? f->degrees : "", i ? ", " : "", plans->degrees[i]);
         free(f->degrees);

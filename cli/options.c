@@ -17,7 +17,8 @@ enum {
     T = CLI_TOKENIZE,
     B = CLI_BENCH,
     P = CLI_PLAN,
-    S = CLI_SAVE
+    S = CLI_SAVE,
+    V = CLI_VERIFY
 };
 
 typedef enum kind { FLAG, WHOLE, REAL, REALS, SEEDS, SIZE, TEXT, CHOICE } kind;
@@ -40,32 +41,36 @@ static const option table[] = {
     {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; out.safetensors)"},
     {'o', "output", TEXT, S, AT(output), 0, 0, "DIR", "the folder to write; replaced if it holds nothing but a saved model"},
     {0, "max-shard-size", SIZE, S, AT(max_shard_size), 1, INT64_C(1) << 53, "SIZE", "most bytes of weights in a file: 5GB (the default), 500MB, or a number of bytes"},
-    {'H', "height", WHOLE, G, AT(height), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
-    {'W', "width", WHOLE, G, AT(width), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
-    {0, "num-inference-steps", WHOLE, G, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
-    {0, "steps", WHOLE, G, AT(steps), 1, 10000, "N", NULL},
-    {0, "guidance-scale", REAL, G, AT(guidance_scale), 0, 1000, "X", "classifier-free guidance (1 for a distilled model, else 4)"},
-    {0, "sigmas", REALS, G, AT(sigmas), 0, 0, "A,B,...", "noise levels to step through, instead of evenly spaced ones"},
-    {0, "seed", SEEDS, G, AT(seeds), 0, 0, "N[,N...]", "one: a generator for the batch, as diffusers (random, printed); a list: one a picture"},
-    {'n', "num-images-per-prompt", WHOLE, G, AT(images), 1, 4096, "N", "pictures of each prompt (1)"},
-    {0, "prompt-file", TEXT, G, AT(prompt_file), 0, 0, "FILE", "more prompts, one a line"},
-    {0, "max-sequence-length", WHOLE, G | T, AT(max_sequence_length), 1, 1048576, "N", "tokens of the padded prompt (512)"},
+    {'H', "height", WHOLE, G | P | V, AT(height), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
+    {'W', "width", WHOLE, G | P | V, AT(width), 1, 65536, "N", "pixels (1024); rounded down to a multiple of 16"},
+    {0, "num-inference-steps", WHOLE, G | V, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
+    {0, "steps", WHOLE, G | V, AT(steps), 1, 10000, "N", NULL},
+    {0, "guidance-scale", REAL, G | V, AT(guidance_scale), 0, 1000, "X", "classifier-free guidance (1 for a distilled model, else 4)"},
+    {0, "sigmas", REALS, G | V, AT(sigmas), 0, 0, "A,B,...", "noise levels to step through, instead of evenly spaced ones"},
+    {0, "seed", SEEDS, G | V, AT(seeds), 0, 0, "N[,N...]", "one: a generator for the batch, as diffusers (random, printed; verify: 0); a list: one a picture"},
+    {'n', "num-images-per-prompt", WHOLE, G | P | V, AT(images), 1, 4096, "N", "pictures of each prompt (1)"},
+    {0, "prompt-file", TEXT, G | V, AT(prompt_file), 0, 0, "FILE", "more prompts, one a line"},
+    {0, "max-sequence-length", WHOLE, G | T | P | V, AT(max_sequence_length), 1, 1048576, "N", "tokens of the padded prompt (512)"},
     {0, "output-type", CHOICE, G, AT(output_type), 0, 0, "png|latent", "pictures (png), or what the VAE would decode, as .safetensors"},
     {0, "dump", TEXT, G, AT(dump), 0, 0, "DIR", "write DIR/stages.safetensors: ids, embeddings, latents of every step"},
     {0, "dump-blocks", FLAG, G, AT(dump_blocks), 0, 0, NULL, "with --dump: also every submodule of the first step"},
-    {0, "inputs", TEXT, F, AT(inputs), 0, 0, "FILE", "tensors by the names of the diffusers forward's arguments (.safetensors)"},
-    {0, "dtype", CHOICE, G | F | B, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
-    {0, "device", CHOICE, G | F | B | S, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
-    {0, "threads", WHOLE, G | F | B | S, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
-    {0, "tp", WHOLE, G | F | B | P | S, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
-    {0, "text-encoder-tp", WHOLE, G | P | S, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
-    {0, "tp-plan", TEXT, G | F | P | S, AT(tp_plan), 0, 0, "PLAN", "full (default), reference (what diffusers splits), or a JSON file of rules"},
-    {0, "mesh", TEXT, G | F | B | P | S, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
-    {0, "ring", WHOLE, G | F | B | P | S, AT(ring), 1, 1024, "N", NULL},
-    {0, "ulysses", WHOLE, G | F | B | P | S, AT(ulysses), 1, 1024, "N", NULL},
+    {0, "inputs", TEXT, F | V, AT(inputs), 0, 0, "FILE", "tensors by the names of the diffusers forward's arguments (.safetensors)"},
+    {0, "against", TEXT, V, AT(against), 0, 0, "DUMP", "outputs to compare with instead of one rank's: a folder of --dump, or a .safetensors file"},
+    {0, "atol", REAL, V, AT(atol), 0, 1000000, "X", "allowed are |a - b| <= atol + rtol |b| (0.001)"},
+    {0, "rtol", REAL, V, AT(rtol), 0, 1000000, "X", "the same (0.001)"},
+    {0, "dtype", CHOICE, G | F | B | V, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
+    {0, "device", CHOICE, G | F | B | S | P | V, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
+    {0, "threads", WHOLE, G | F | B | S | P | V, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
+    {0, "tp", WHOLE, G | F | B | P | S | V, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
+    {0, "text-encoder-tp", WHOLE, G | P | S | V, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
+    {0, "tp-plan", TEXT, G | F | P | S | V, AT(tp_plan), 0, 0, "PLAN", "full (default), reference (what diffusers splits), or a JSON file of rules"},
+    {0, "mesh", TEXT, G | F | B | P | S | V, AT(mesh), 0, 0, "AXES", "the same as named axes: \"tp=2\""},
+    {0, "ring", WHOLE, G | F | B | P | S | V, AT(ring), 1, 1024, "N", NULL},
+    {0, "ulysses", WHOLE, G | F | B | P | S | V, AT(ulysses), 1, 1024, "N", NULL},
     {0, "as-rank", WHOLE, B | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
     {0, "of", WHOLE, B | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
-    {0, "force", FLAG, G | F | B | S, AT(force), 0, 0, NULL, "go on although the memory check says no"},
+    {0, "memory-per-rank", SIZE, P, AT(memory_per_rank), 1, INT64_C(1) << 53, "SIZE", "what a rank has, to compare with: 24GB, 22.5GiB, or a number of bytes"},
+    {0, "force", FLAG, G | F | B | S | V, AT(force), 0, 0, NULL, "go on although the memory check says no"},
     {0, "config", TEXT, B, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
     {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "with step, required: no checkpoint is read"},
     {0, "tokens", WHOLE, B, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
@@ -73,15 +78,17 @@ static const option table[] = {
     {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
     {0, "num-single-layers", WHOLE, B, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
     {0, "weights", CHOICE, B, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
-    {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "steps to run; the best counts (3)"},
+    {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "how often; the best counts (step: 3, load: 5)"},
+    {0, "mode", CHOICE, B, AT(mode), 0, 0, "streamed|whole|both", "with load: the ways to measure beside the plain read (both)"},
+    {0, "cold", FLAG, B, AT(cold), 0, 0, NULL, "with load: drop the files from the page cache before each load"},
     {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
     {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
-    {0, "json", FLAG, I | B | P, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
+    {0, "json", FLAG, I | B | P | V, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
     {0, "no-metadata", FLAG, G, AT(no_metadata), 0, 0, NULL, "no text (prompt, seed, ...) in the PNG"},
-    {0, "no-progress", FLAG, G | F | B | S, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
-    {0, "quiet", FLAG, G | F | B | S, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
-    {0, "verbose", FLAG, G | F | B | P | S, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},
+    {0, "no-progress", FLAG, G | F | B | S | V, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
+    {0, "quiet", FLAG, G | F | B | S | V, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
+    {0, "verbose", FLAG, G | F | B | P | S | V, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},
     {'h', "help", FLAG, ~0u, AT(help), 0, 0, NULL, "this text"},
 };
 
@@ -179,12 +186,14 @@ static bool whole(const char *text, int64_t min, int64_t max, int64_t *out) {
     return true;
 }
 
-/* A number of bytes, with a decimal unit or none. Source: huggingface_hub, parse_size_to_int. */
+/* A number of bytes, with a decimal or binary unit or none. Source: huggingface_hub, parse_size_to_int; accelerate,
+ * convert_file_size_to_int. */
 static bool read_size(const option *o, const char *text, int64_t *out) {
     static const struct {
         const char *name;
         double bytes;
-    } units[] = {{"", 1.0}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    } units[] = {{"", 1.0},       {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},    {"TB", 1e12},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char *end;
     double value = strtod(text, &end);
     if (end == text || end != text + strspn(text, "0123456789.")) return false;
@@ -347,8 +356,8 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
     out->tokens = 1024;
     out->text_tokens = 512;
     out->layers = out->single_layers = -1;
-    out->repeats = 3;
     out->as_rank = -1;
+    out->atol = out->rtol = 1e-3;
     out->arguments = cli_alloc((size_t)n + 1, sizeof *out->arguments);
     parser p = {command, out, words, words + n};
     bool options = true;

@@ -14,21 +14,26 @@ enum {
     CLI_TOKENIZE = 8,
     CLI_BENCH = 16,
     CLI_PLAN = 32,
-    CLI_SAVE = 64
+    CLI_SAVE = 64,
+    CLI_VERIFY = 128
 };
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */
 typedef struct cli_options {
     const char *command;
-    bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random;
+    bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random,
+        cold;
     int64_t height, width, steps, images, max_sequence_length, threads;
     int64_t tp, ring, ulysses;                                   /* degrees, after parsing at least 1 */
     int64_t text_encoder_tp;                                     /* 0: the largest that works */
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
-    int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
+    int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 0 */
     int64_t max_shard_size;                                      /* bytes */
+    int64_t memory_per_rank;                                     /* bytes */
     double guidance_scale;                                       /* -1: not given */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan;
+    double atol, rtol;                                           /* 0.001 */
+    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
+        *against, *mode;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

@@ -1,151 +1,54 @@
-/* What each rank would hold and read. */
+/* What each rank would hold, read, compute and send. */
+#include "plan.h"
+
 #include <inttypes.h>
-#include <string.h>
+#include <sched.h>
 
-#include "cli.h"
-
-enum { TEXT = 320 };
-
-/* "[64, 128]" */
-static const char *list_text(const int64_t *numbers, size_t n, char text[TEXT]) {
-    size_t at = (size_t)snprintf(text, TEXT, "[");
-    for (size_t i = 0; i < n && at < TEXT; i++)
-        at += (size_t)snprintf(text + at, TEXT - at, "%s%" PRId64, i ? ", " : "", numbers[i]);
-    if (at < TEXT) snprintf(text + at, TEXT - at, "]");
+const char *cli_plan_list(const int64_t *numbers, size_t n, char text[CLI_PLAN_TEXT]) {
+    size_t at = (size_t)snprintf(text, CLI_PLAN_TEXT, "[");
+    for (size_t i = 0; i < n && at < CLI_PLAN_TEXT; i++)
+        at += (size_t)snprintf(text + at, CLI_PLAN_TEXT - at, "%s%" PRId64, i ? ", " : "", numbers[i]);
+    if (at < CLI_PLAN_TEXT) snprintf(text + at, CLI_PLAN_TEXT - at, "]");
     return text;
 }
 
-static void print_degrees(const tsr_plan *plan) {
-    for (size_t i = 0; i < plan->n_degrees; i++) printf("%s%d", i ? ", " : "", plan->degrees[i]);
+static tsr_status make(cli_session *session, tsr_plan **plans, size_t *n) {
+    const cli_options *o = session->options;
+    cli_layout layout;
+    tsr_plan_options wanted = TSR_PLAN_OPTIONS_INIT;
+    tsr_status status = cli_layout_open(session, &layout);
+    wanted.parallel = &layout.parallel;
+    wanted.height = o->height;
+    wanted.width = o->width;
+    wanted.max_sequence_length = o->max_sequence_length;
+    wanted.num_images_per_prompt = o->images;
+    wanted.memory_per_rank = (size_t)o->memory_per_rank;
+    if (status == TSR_OK) status = tsr_plan_make(session->engine, o->arguments[0], &wanted, plans, n);
+    cli_layout_close(session, &layout);
+    return status;
 }
 
-/* The first ranks share a component; the others hold nothing of it. */
-static size_t bytes_of(const tsr_plan *plan, int64_t rank) { return rank < plan->tp_degree ? plan->rank_bytes : 0; }
-
-/* ---- for programs ---- */
-
-static void print_json_weight(const tsr_plan_weight *w) {
-    char text[TEXT];
-    fputs("{\"name\": ", stdout);
-    cli_print_json_string(w->name);
-    printf(", \"style\": \"%s\", \"dtype\": \"%s\"", tsr_tp_style_name(w->style), tsr_dtype_name(w->dtype));
-    printf(", \"shape\": %s", list_text(w->shape, (size_t)w->ndim, text));
-    if (w->dim < 0)
-        fputs(", \"dim\": null", stdout);
-    else
-        printf(", \"dim\": %d", w->dim);
-    printf(", \"block_sizes\": %s", list_text(w->blocks, w->n_blocks, text));
-    printf(", \"local_shape\": %s}", list_text(w->local_shape, (size_t)w->ndim, text));
-}
-
-static void print_json_ranks(const tsr_plan *plan, const cli_options *o) {
-    int64_t first = o->as_rank >= 0 ? o->as_rank : 0, last = o->as_rank >= 0 ? o->as_rank : o->tp - 1;
-    for (int64_t rank = first; rank <= last; rank++)
-        printf("%s{\"rank\": %" PRId64 ", \"weight_bytes\": %zu, \"bytes_to_read\": %zu}", rank > first ? ", " : "",
-               rank, bytes_of(plan, rank), bytes_of(plan, rank));
-}
-
-static void print_json(const tsr_plan *plan, const cli_options *o) {
-    printf("{\"component\": \"%s\", \"class\": \"%s\", ", plan->component, plan->class_name);
-    printf("\"mesh\": {\"ring\": 1, \"ulysses\": 1, \"tp\": %d},\n \"ranks\": [", plan->tp_degree);
-    print_json_ranks(plan, o);
-    fputs("],\n \"weights\": [", stdout);
-    for (size_t i = 0; i < plan->n_weights; i++) {
-        if (i) fputs(",\n  ", stdout);
-        print_json_weight(&plan->weights[i]);
-    }
-    fputs("],\n \"tp_degrees\": [", stdout);
-    print_degrees(plan);
-    fputs("], \"problems\": []}", stdout);
-}
-
-static void print_json_all(const tsr_plan *plans, size_t n, const cli_options *o) {
-    if (n > 1) putchar('[');
-    for (size_t i = 0; i < n; i++) {
-        if (i) fputs(",\n", stdout);
-        print_json(&plans[i], o);
-    }
-    puts(n > 1 ? "]" : "");
-}
-
-/* ---- for people ---- */
-
-/* The name with "*" for its first index, as plans write it. */
-static void glob_of(const char *name, char glob[TEXT]) {
-    const char *at = name;
-    size_t digits = 0;
-    while ((at = strchr(at, '.')) && !(digits = strspn(++at, "0123456789")))
-        ;
-    if (at)
-        snprintf(glob, TEXT, "%.*s*%s", (int)(at - name), name, at + digits);
-    else
-        snprintf(glob, TEXT, "%s", name);
-}
-
-static bool same_row(const tsr_plan_weight *a, const tsr_plan_weight *b) {
-    char left[TEXT], right[TEXT];
-    if (a->style != b->style || a->ndim != b->ndim ||
-        memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0)
-        return false;
-    glob_of(a->name, left);
-    glob_of(b->name, right);
-    return strcmp(left, right) == 0;
-}
-
-/* A row for weight i and those that differ from it in an index alone; nothing where an earlier row has it. */
-static void print_row(const tsr_plan *plan, size_t i, bool each) {
-    const tsr_plan_weight *w = &plan->weights[i];
-    char name[TEXT], shape[TEXT], local[TEXT], blocks[TEXT] = "";
-    size_t count = 1;
-    for (size_t k = 0; k < i && !each; k++)
-        if (same_row(&plan->weights[k], w)) return;
-    for (size_t k = i + 1; k < plan->n_weights && !each; k++) count += same_row(&plan->weights[k], w);
-    if (count > 1)
-        glob_of(w->name, name);
-    else
-        snprintf(name, sizeof name, "%s", w->name);
-    if (w->n_blocks > 1) list_text(w->blocks, w->n_blocks, blocks);
-    printf("  %-58s %4zu  %-15s %-15s %-15s %s\n", name, count, tsr_tp_style_name(w->style),
-           list_text(w->shape, (size_t)w->ndim, shape), list_text(w->local_shape, (size_t)w->ndim, local), blocks);
-}
-
-static void print_summary(const tsr_plan *plan, const cli_options *o) {
-    char whole[32], part[32], who[64];
-    cli_size_text((double)plan->whole_bytes, whole);
-    cli_size_text((double)(o->as_rank >= 0 ? bytes_of(plan, o->as_rank) : plan->rank_bytes), part);
-    if (o->as_rank >= 0)
-        snprintf(who, sizeof who, "rank %" PRId64 " of %" PRId64 " holds", o->as_rank, o->of);
-    else if (plan->tp_degree == o->tp)
-        snprintf(who, sizeof who, "%s", o->tp == 1 ? "the rank holds" : "each rank holds");
-    else
-        snprintf(who, sizeof who, plan->tp_degree == 1 ? "rank 0 alone holds" : "each of the first %d ranks holds",
-                 plan->tp_degree);
-    printf("%s: %s, tp %d, %s and reads %s of %s; possible degrees: ", plan->component, plan->class_name,
-           plan->tp_degree, who, part, whole);
-    print_degrees(plan);
-    putchar('\n');
-}
-
-static void print_table(const tsr_plan *plan, const cli_options *o) {
-    print_summary(plan, o);
-    if (plan->tp_degree == 1 && !o->verbose) return; /* every weight is whole */
-    printf("  %-58s %4s  %-15s %-15s %-15s %s\n", "weight", "", "style", "shape", "of a rank", "blocks");
-    for (size_t i = 0; i < plan->n_weights; i++) print_row(plan, i, o->verbose);
+/* Scratch memory grows with the threads of a rank: by default its share of the cores, as if all ranks ran here. */
+static int64_t threads_of_rank(const cli_options *o) {
+    cpu_set_t allowed;
+    if (o->threads || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return o->threads;
+    int64_t share = CPU_COUNT(&allowed) / o->tp;
+    return share > 0 ? share : 1;
 }
 
 int cli_plan(const cli_options *options) {
     cli_session session;
-    int result = cli_session_open(options, &session);
+    cli_options as_rank = *options;
+    as_rank.threads = threads_of_rank(options);
+    int result = cli_session_open(&as_rank, &session);
     if (result != CLI_DONE) return result;
     tsr_plan *plans = NULL;
     size_t n = 0;
-    tsr_status status = tsr_plan_make(session.engine, options->arguments[0], (int)options->tp,
-                                      (int)options->text_encoder_tp, &plans, &n);
-    if (status != TSR_OK)
+    tsr_status status = make(&session, &plans, &n);
+    if (status == TSR_OK)
+        (options->json ? cli_plan_print_json : cli_plan_print_table)(plans, n, options);
+    else
         result = cli_session_error(&session, NULL, status);
-    else if (options->json)
-        print_json_all(plans, n, options);
-    for (size_t i = 0; i < n && !options->json; i++) print_table(&plans[i], options);
     tsr_plans_free(session.engine, plans, n);
     cli_session_close(&session);
     return result;

@@ -35,38 +35,44 @@ typedef struct tsr_bench_step_result {
 TSR_API TSR_NODISCARD tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *options,
                                                 tsr_bench_step_result *out);
 
+typedef enum tsr_bench_load_mode { TSR_LOAD_BOTH, TSR_LOAD_STREAMED, TSR_LOAD_WHOLE } tsr_bench_load_mode;
+
 typedef struct tsr_bench_load_options {
     size_t size;
     const char *folder; /* a component: config.json and weights */
     int tp_degree;      /* 0: the number of ranks */
     int as_rank; /* negative: the ranks there are. Else this engine alone does what that rank of tp_degree would */
     bool force;
+    bool cold;                /* drop the files from the page cache before each load; else a first round fills it */
+    int repeats;              /* rounds of all ways, one after another; the best of each counts */
+    tsr_bench_load_mode mode; /* which ways are measured beside the plain read */
 } tsr_bench_load_options;
 #define TSR_BENCH_LOAD_OPTIONS_INIT                                                                                    \
-    { sizeof(tsr_bench_load_options), NULL, 0, -1, false }
+    { sizeof(tsr_bench_load_options), NULL, 0, -1, false, false, 5, TSR_LOAD_BOTH }
 
-/* A way of getting a rank's weights into memory. */
+/* A way of getting a rank's weights into memory. Zeroed: it was not measured. */
 typedef struct tsr_bench_load_part {
-    double seconds;
+    double seconds; /* from the common start until the slowest rank was done; the best of the repeats */
     uint64_t bytes_read;
-    size_t peak; /* most bytes allocated at a time by this rank */
-    size_t
-        peak_resident; /* most memory of this rank's process since its start (getrusage), other ranks in it included */
+    size_t peak;          /* most bytes allocated at a time by this rank, of all repeats */
+    size_t peak_resident; /* most resident memory of this rank's process meanwhile, other ranks in it included; since
+                             its start where the system cannot count anew */
 } tsr_bench_load_part;
 
 typedef struct tsr_bench_load_result {
     int rank;
-    size_t weight_bytes;          /* of this rank's part */
-    tsr_bench_load_part plain;    /* pread of as many bytes, in file order, 4 MiB at a time, into as much memory */
+    size_t weight_bytes;       /* of this rank's part */
+    tsr_bench_load_part plain; /* pread of as many bytes, in file order, 8 MiB at a time, into as much fresh memory */
     tsr_bench_load_part streamed; /* only this rank's slices, into the memory that it computes from */
-    tsr_bench_load_part whole;    /* everything, then its part copied and the rest released; zeroed: no memory for it */
+    tsr_bench_load_part whole;    /* everything, then its part copied and the rest released */
 } tsr_bench_load_result;
 
-/* Loads a component's weights in three ways, in the order plain, streamed, whole; before each, the ranks meet and the
- * files are dropped from the page cache (posix_fadvise; a file system in memory keeps them), so that each begins alike.
- * Collective over all ranks; with as_rank >= 0 local to the only one. Errors: as tsr_model_from_pretrained; where the
- * memory does for the streamed load only, `whole` stays zeroed. results: of all ranks on each rank [tsr_engine_size],
- * or [1]. */
+/* Loads a component's weights over and over: each round the plain read, streamed, whole, as the mode says. Before each
+ * load all ranks meet, free memory goes back to the system, and with `cold` the files are dropped from the page cache
+ * (posix_fadvise; a file system in memory keeps them). Otherwise one more round, which does not count, comes first.
+ * Collective over all ranks; with as_rank >= 0 local to the only one. Errors: ARG (no folder, repeats below 1, a degree
+ * that is not the number of ranks), those of tsr_model_from_pretrained; where the memory does for the streamed load
+ * only, a warning says so and `whole` stays zeroed. results: of all ranks on each rank [tsr_engine_size], or [1]. */
 TSR_API TSR_NODISCARD tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *options,
                                                 tsr_bench_load_result *results);
 

@@ -22,6 +22,11 @@ extern "C" {
 typedef tsr_status (*tsr_rank_body)(tsr_engine *engine, void *user);
 TSR_API TSR_NODISCARD tsr_status tsr_launch(const tsr_engine_options *options, int n_ranks, tsr_rank_body body,
                                             void *user, char *message, size_t message_bytes);
+/* Runs body on the first rank alone, while the others wait: in a thread of its own, on all cores that the ranks of its
+ * host share, with an engine of its own that knows of no other rank; device and callbacks are those of the launch. For
+ * what must not be spread over ranks, such as a reference to compare with. Collective over all ranks: all return what
+ * body returned, with its message. Errors of its own: NOMEM. */
+TSR_API TSR_NODISCARD tsr_status tsr_run_alone(tsr_engine *engine, tsr_rank_body body, void *user);
 /* Is this process one of a launcher's? Its number of ranks, else 0. Looks at the environment only. Local. */
 TSR_API int tsr_launcher_size(void);
 /* The rank that the launcher gave this process, 0 without one: for what is to be said once before tsr_launch. Looks at

@@ -56,11 +56,21 @@ TSR_API const char *tsr_model_class_name(const tsr_model *model);
 /* Bytes of the weights in memory. Local. */
 TSR_API size_t tsr_model_weight_bytes(const tsr_model *model);
 
+/* Is told an output: of a module, as float32, gathered to its whole shape where ranks hold pieces of it, under the name
+ * "<component>.<path of the module>#<index of the output>"; or a stage of a pipeline, named as in its dumps. The
+ * tensor is the callee's for the call alone. Any status but OK ends the run with it. */
+typedef tsr_status (*tsr_output_hook)(void *user, const tsr_tensor *output);
+/* From now on tsr_model_forward tells hook the output of every module, in the order in which they are computed (of one
+ * that runs several times, the first). Given on all ranks alike; called on rank 0 alone. NULL: none. Local.
+ * Source: torch.nn.Module.register_forward_hook. */
+TSR_API void tsr_model_set_output_hook(tsr_model *model, tsr_output_hook hook, void *user);
+
 /* Runs the model once. inputs are found by name, the argument names of the class's forward in diffusers
  * ("hidden_states" [B, S, C], "timestep" [B], ...), in any order; integer and floating dtypes are converted. Names that
  * the class does not know are ignored. *outputs [*n] are float32, named as the class names them, and owned by the
- * caller, who ends them with tsr_tensors_free. Errors: ARG (an input is missing), SHAPE (sizes that do not fit), NOMEM,
- * BACKEND. */
+ * caller, who ends them with tsr_tensors_free. Of a model that was opened with options.meta, as long as its weights are
+ * not loaded, everything is checked and outputs have shapes alone, data NULL. Collective as its opening was. Errors:
+ * ARG (an input is missing), SHAPE (sizes, or a plan, that do not fit), NOMEM, BACKEND. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs,
                                                    tsr_tensor **outputs, size_t *n_outputs);
 /* Does the class's forward have an argument of that name? */

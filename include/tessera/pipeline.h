@@ -58,11 +58,14 @@ typedef struct tsr_generate_options {
     bool output_latents;                      /* stop before the VAE: latents instead of pixels */
     const char *dump;                         /* folder for stages.safetensors; made if absent; NULL: none */
     bool dump_blocks;                         /* with dump: also every submodule of the first step */
+    tsr_output_hook hook; /* is told the stages, in their own dtypes, as they come; NULL: none. On all ranks alike */
+    void *hook_user;
+    bool hook_modules; /* also every submodule of the first step */
 } tsr_generate_options;
 #define TSR_GENERATE_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         sizeof(tsr_generate_options), NULL, 0, 0, 0, 0, -1.0, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, false, NULL,   \
-            false                                                                                                      \
+            false, NULL, NULL, false                                                                                   \
     }
 
 typedef struct tsr_images {

@@ -5,9 +5,25 @@
 #endif
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The size stands in front of the memory, in a block of its own so that the alignment holds. */
 enum { HEADER = 64 };
+
+/* A large block is a mapping, listed here: a header would touch its first page, and where mappings lie side by side a
+ * touched page keeps a huge page from covering the border. malloc would take large blocks, once some were freed, from
+ * heaps, which keep what they are given back. The sanitizers watch malloc only. */
+struct tsr__mapping {
+    struct tsr__mapping *next;
+    void *data;
+    size_t bytes;
+};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static const size_t large = SIZE_MAX;
+#else
+static const size_t large = (size_t)1 << 20;
+#endif
+enum { SMALLEST_PAGE = 4096 };
 
 bool tsr__mul(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
 bool tsr__add(size_t a, size_t b, size_t *sum) { return !__builtin_add_overflow(a, b, sum); }
@@ -25,17 +41,36 @@ static void *refuse(tsr_engine *engine, size_t bytes) {
     return NULL;
 }
 
-void *tsr__alloc(tsr_engine *engine, size_t bytes) {
+static void *take_small(size_t bytes) {
     size_t whole = 0;
-    long long number = atomic_fetch_add(&engine->allocator.count, 1);
-    if (number == atomic_load(&engine->allocator.fail_at) || !tsr__add(bytes, 2 * HEADER, &whole))
-        return refuse(engine, bytes);
-    whole -= whole % HEADER; /* aligned_alloc wants a multiple of the alignment */
-    char *block = aligned_alloc(HEADER, whole);
-    if (!block) return refuse(engine, bytes);
+    if (!tsr__add(bytes, 2 * HEADER, &whole)) return NULL;
+    char *block = aligned_alloc(HEADER, whole - whole % HEADER); /* it wants a multiple of the alignment */
+    if (!block) return NULL;
     memcpy(block, &bytes, sizeof bytes);
-    count(&engine->allocator, bytes);
     return block + HEADER;
+}
+
+static void *take_large(tsr__allocator *a, size_t bytes) {
+    struct tsr__mapping *mapping = malloc(sizeof *mapping);
+    if (!mapping) return NULL;
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        free(mapping);
+        return NULL;
+    }
+    *mapping = (struct tsr__mapping){a->mappings, data, bytes};
+    a->mappings = mapping;
+    return data;
+}
+
+void *tsr__alloc(tsr_engine *engine, size_t bytes) {
+    tsr__allocator *a = &engine->allocator;
+    long long number = atomic_fetch_add(&a->count, 1);
+    if (number == atomic_load(&a->fail_at)) return refuse(engine, bytes);
+    void *pointer = bytes < large ? take_small(bytes) : take_large(a, bytes);
+    if (!pointer) return refuse(engine, bytes);
+    count(a, bytes);
+    return pointer;
 }
 
 void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes) {
@@ -45,8 +80,18 @@ void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes) {
     return pointer ? memset(pointer, 0, whole) : NULL;
 }
 
-static size_t size_of(const void *pointer) {
+/* Where the list holds the large block at `pointer`, or NULL: a small one. */
+static struct tsr__mapping **find_large(tsr__allocator *a, const void *pointer) {
+    struct tsr__mapping **at = &a->mappings;
+    if ((uintptr_t)pointer % SMALLEST_PAGE) return NULL;
+    while (*at && (*at)->data != pointer) at = &(*at)->next;
+    return *at ? at : NULL;
+}
+
+static size_t size_of(tsr__allocator *a, const void *pointer) {
     size_t bytes = 0;
+    struct tsr__mapping **mapping = find_large(a, pointer);
+    if (mapping) return (*mapping)->bytes;
     memcpy(&bytes, (const char *)pointer - HEADER, sizeof bytes);
     return bytes;
 }
@@ -54,7 +99,7 @@ static size_t size_of(const void *pointer) {
 void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes) {
     void *moved = tsr__alloc(engine, bytes);
     if (!moved || !pointer) return moved;
-    size_t old = size_of(pointer);
+    size_t old = size_of(&engine->allocator, pointer);
     memcpy(moved, pointer, old < bytes ? old : bytes);
     tsr__free(engine, pointer);
     return moved;
@@ -62,8 +107,16 @@ void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes) {
 
 void tsr__free(tsr_engine *engine, void *pointer) {
     if (!pointer) return;
-    atomic_fetch_sub(&engine->allocator.current, size_of(pointer));
-    free((char *)pointer - HEADER);
+    tsr__allocator *a = &engine->allocator;
+    struct tsr__mapping **at = find_large(a, pointer), *mapping = at ? *at : NULL;
+    atomic_fetch_sub(&a->current, size_of(a, pointer));
+    if (!mapping) {
+        free((char *)pointer - HEADER);
+        return;
+    }
+    *at = mapping->next;
+    (void)munmap(mapping->data, mapping->bytes);
+    free(mapping);
 }
 
 void tsr__memory_peak_reset(tsr_engine *engine) {

@@ -4,14 +4,16 @@
 
 #include <tessera/tensor.h>
 
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { TSR__MESSAGE_BYTES = 2048 };
 
 typedef struct tsr__allocator {
     atomic_size_t current, peak;
-    atomic_llong count;   /* allocations so far */
-    atomic_llong fail_at; /* the allocation of this number fails; -1: none. Tests use it. */
+    atomic_llong count;            /* allocations so far */
+    atomic_llong fail_at;          /* the allocation of this number fails; -1: none. Tests use it. */
+    struct tsr__mapping *mappings; /* the large blocks */
 } tsr__allocator;
 
 struct tsr__device;
@@ -21,6 +23,8 @@ struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
     struct tsr__comm *world;     /* NULL where this rank is alone */
+    cpu_set_t host_cores;        /* that the ranks of this host share, and their threads together; */
+    int host_threads;            /* 0 where this rank was not launched among others */
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;
@@ -41,8 +45,8 @@ TSR_NODISCARD tsr_status tsr__progress(tsr_engine *engine, const tsr_progress *p
 /* Seconds of a monotonic clock. */
 double tsr__seconds(void);
 
-/* Memory aligned to 64 bytes, counted. On failure: NULL, and the engine's message says how much was wanted.
- * Zero bytes are a valid pointer. */
+/* Memory aligned to 64 bytes, counted. From 1 MiB on whole pages, which no one has touched yet. On failure: NULL, and
+ * the engine's message says how much was wanted. Zero bytes are a valid pointer. */
 void *tsr__alloc(tsr_engine *engine, size_t bytes);
 void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes); /* zeroed; refuses an overflowing product */
 void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes);

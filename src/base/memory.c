@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* The number after `key` at the start of a line of a file of the kind "key: 123 kB" or "key 123"; with key "" the first
  * word. False for "max" and where there is none. */
@@ -79,4 +80,17 @@ size_t tsr__memory_available(void) {
     size_t kilobytes = 0, group = cgroup_available();
     size_t machine = read_number("/proc/meminfo", "MemAvailable:", &kilobytes) ? kilobytes * 1024 : SIZE_MAX;
     return group < machine ? group : machine;
+}
+
+size_t tsr__memory_resident_peak(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (size_t)usage.ru_maxrss * 1024 : 0;
+}
+
+/* proc(5): a 5 resets the peak resident set size. */
+void tsr__memory_resident_peak_reset(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    (void)fputs("5", file);
+    (void)fclose(file);
 }

@@ -8,4 +8,9 @@
  * is less. SIZE_MAX where the system does not say. */
 size_t tsr__memory_available(void);
 
+/* Most bytes of this process that were resident at a time, since its start or the last reset. A system that cannot
+ * reset it counts on. */
+size_t tsr__memory_resident_peak(void);
+void tsr__memory_resident_peak_reset(void);
+
 #endif

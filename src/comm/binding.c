@@ -38,3 +38,9 @@ void tsr__bind_share(const cpu_set_t *allowed, int index, int count, tsr_engine_
     for (int i = index * share; i < (index + 1) * share; i++) CPU_SET((size_t)places[i].cpu, &own);
     (void)sched_setaffinity(0, sizeof own, &own); /* failure only costs speed */
 }
+
+void tsr__note_host(tsr_engine *engine, const cpu_set_t *allowed, int count) {
+    int threads = engine->options.threads * count, cores = CPU_COUNT(allowed);
+    engine->host_cores = *allowed;
+    engine->host_threads = threads < cores ? threads : cores > 0 ? cores : 1;
+}

@@ -18,8 +18,9 @@ static size_t total(const size_t *bytes, int n) {
 
 static tsr_status context(tsr__comm *comm, const char *what, tsr_status status) {
     if (status == TSR_OK) return TSR_OK;
-    return tsr__context(comm->engine, status, "%s on rank %d of %d (phase %s)", what, tsr_engine_rank(comm->engine),
-                        tsr_engine_size(comm->engine), tsr_engine_phase(comm->engine));
+    return tsr__context(comm->engine, status, "%s%s%s on rank %d of %d (phase %s)", what, comm->axis ? " over " : "",
+                        comm->axis ? comm->axis : "", tsr_engine_rank(comm->engine), tsr_engine_size(comm->engine),
+                        tsr_engine_phase(comm->engine));
 }
 
 static tsr_status count(tsr__comm *comm, tsr__comm_op op, size_t bytes, tsr_status status) {

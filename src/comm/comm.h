@@ -1,6 +1,6 @@
 /* The communicator seam. A communicator is a group of ranks with a table of operations, every slot filled; nothing
  * above this header knows which kind is in use. Implementations: threads/ (ranks as threads of one process), mpi/
- * (MPI-3).
+ * (MPI-3), meta/ (ranks that are imagined only).
  *
  * All ranks of a communicator call the same operations in the same order. Buffers are host memory that the device can
  * compute from. An operation that cannot be completed because a peer ended or failed returns COMM on every survivor. */
@@ -53,6 +53,7 @@ typedef enum tsr__comm_op {
 struct tsr__comm {
     const tsr__comm_ops *ops;
     tsr_engine *engine;
+    const char *axis; /* of the mesh that it lies along, "tp", for messages and plans; NULL: none */
     int rank, size;
     uint64_t calls[TSR__N_COMM_OPS], bytes[TSR__N_COMM_OPS];
     void *state;
@@ -81,5 +82,9 @@ void tsr__rank_phase(tsr_engine *engine, const char *phase);
 tsr__comm *tsr__world(const tsr_engine *engine);
 /* The communicator along an axis, NULL where the axis is absent or has size 1. Owned by the mesh. */
 tsr__comm *tsr__mesh_comm(const tsr_device_mesh *mesh, const char *name);
+/* The mesh as rank `rank` would have it if there were as many ranks as the shape asks for: its communicators are
+ * meta/'s. Local. Errors: ARG (as tsr_device_mesh_create; no such rank), NOMEM. Owner: the caller. */
+TSR_NODISCARD tsr_status tsr__device_mesh_imagine(tsr_engine *engine, const int *shape, const char *const *names, int n,
+                                                  int rank, tsr_device_mesh **out);
 
 #endif

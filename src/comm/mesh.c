@@ -1,4 +1,5 @@
 #include "comm/comm.h"
+#include "comm/meta/meta.h"
 
 #include "base/text.h"
 
@@ -45,7 +46,7 @@ static tsr_status check_product(tsr_engine *engine, const int *shape, const char
     return status;
 }
 
-static tsr_status check(tsr_engine *engine, const int *shape, const char *const *names, int n) {
+static tsr_status check_axes(tsr_engine *engine, const int *shape, const char *const *names, int n) {
     if (n < 1 || n > MAX_AXES)
         return tsr__fail(engine, TSR_ARG, "a mesh has 1 to %d axes, but %d are given", MAX_AXES, n);
     for (int i = 0; i < n; i++) {
@@ -58,11 +59,12 @@ static tsr_status check(tsr_engine *engine, const int *shape, const char *const 
                 return tsr__fail(engine, TSR_ARG, "the mesh has two axes %s (%d and %d); give one another name",
                                  names[i], j, i);
     }
-    return check_product(engine, shape, names, n);
+    return TSR_OK;
 }
 
-static tsr_status fill(tsr_device_mesh *mesh, const int *shape, const char *const *names) {
-    int rest = mesh->engine->rank;
+/* Axes without communicators, for rank `rank`. */
+static tsr_status fill(tsr_device_mesh *mesh, const int *shape, const char *const *names, int rank) {
+    int rest = rank;
     for (int i = mesh->n - 1; i >= 0; i--) {
         axis *a = &mesh->axes[i];
         *a = (axis){.name = tsr__strdup(mesh->engine, names[i]), .size = shape[i], .rank = rest % shape[i]};
@@ -82,6 +84,7 @@ static tsr_status split(tsr_device_mesh *mesh) {
         if (a->size > 1) {
             int color = mesh->engine->rank - a->rank * stride;
             tsr_status status = tsr__comm_split(tsr__world(mesh->engine), color, &a->comm);
+            if (a->comm) a->comm->axis = a->name;
             if (first == TSR_OK) first = status;
         }
         stride *= a->size;
@@ -92,14 +95,44 @@ static tsr_status split(tsr_device_mesh *mesh) {
 tsr_status tsr_device_mesh_create(tsr_engine *engine, const int *shape, const char *const *names, int n,
                                   tsr_device_mesh **out) {
     tsr_device_mesh *mesh = NULL;
-    tsr_status status = check(engine, shape, names, n);
+    tsr_status status = check_axes(engine, shape, names, n);
+    if (status == TSR_OK) status = check_product(engine, shape, names, n);
     if (status == TSR_OK && !(mesh = tsr__calloc(engine, 1, sizeof *mesh))) status = TSR_NOMEM;
     if (mesh) {
         *mesh = (tsr_device_mesh){.engine = engine, .n = n};
-        status = fill(mesh, shape, names);
+        status = fill(mesh, shape, names, engine->rank);
     }
     status = tsr_status_agree(engine, status);
     if (status == TSR_OK && mesh) status = tsr_status_agree(engine, split(mesh));
+    if (status != TSR_OK) {
+        tsr_device_mesh_destroy(mesh);
+        return status;
+    }
+    *out = mesh;
+    return TSR_OK;
+}
+
+static tsr_status imagine(tsr_device_mesh *mesh, const int *shape, const char *const *names, int rank) {
+    TSR__TRY(fill(mesh, shape, names, rank));
+    for (int i = 0; i < mesh->n; i++) {
+        axis *a = &mesh->axes[i];
+        if (a->size > 1) TSR__TRY(tsr__meta_comm_create(mesh->engine, a->name, a->rank, a->size, &a->comm));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__device_mesh_imagine(tsr_engine *engine, const int *shape, const char *const *names, int n, int rank,
+                                    tsr_device_mesh **out) {
+    int64_t product = 1;
+    TSR__TRY(check_axes(engine, shape, names, n));
+    for (int i = 0; i < n && product <= TSR__MAX_RANKS; i++) product *= shape[i];
+    if (product > TSR__MAX_RANKS || rank < 0 || rank >= product)
+        return tsr__fail(engine, TSR_ARG, "the mesh has no rank %d: it has %lld ranks, and %d at most can be imagined",
+                         rank, (long long)product, TSR__MAX_RANKS);
+    tsr_device_mesh *mesh = tsr__calloc(engine, 1, sizeof *mesh);
+    if (!mesh) return TSR_NOMEM;
+    *mesh = (tsr_device_mesh){.engine = engine, .n = n};
+    tsr_status status = imagine(mesh, shape, names, rank);
     if (status != TSR_OK) {
         tsr_device_mesh_destroy(mesh);
         return status;

@@ -4,13 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Asks for huge pages where whole ones fit: a weight is touched once while it is read, page by page, and small pages
- * cost as much as the reading. Only whole pages inside, so that nothing beside the memory becomes resident. */
+/* Asks for huge pages: a weight is touched once while it is read, page by page, and small pages cost as much as the
+ * reading. Large blocks are whole pages; those that lie side by side become one mapping, in which a huge page may hold
+ * the end of one and the start of the next. */
 static void prefer_huge_pages(void *memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
-    const uintptr_t huge = (uintptr_t)2 << 20;
-    uintptr_t begin = ((uintptr_t)memory + huge - 1) & ~(huge - 1), end = ((uintptr_t)memory + bytes) & ~(huge - 1);
-    if (end > begin) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    if (bytes >= (size_t)1 << 20) (void)madvise(memory, bytes, MADV_HUGEPAGE);
 #else
     (void)memory;
     (void)bytes;

@@ -160,19 +160,22 @@ static tsr_status gather_axes(tsr__exec *x, tsr__value v, float *data, float *sp
     return TSR_OK;
 }
 
-tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host) {
+tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host, bool *complete) {
     tsr__value all = tsr__whole_shape(x, v);
-    size_t most = 1; /* times the whole: key/value heads that several ranks hold */
+    size_t most =
+        0; /* times the whole: 0 where nothing is split, above 1 for key/value heads that several ranks hold */
     for (tsr__axis axis = 0; axis < TSR__N_AXES; axis++) {
         const tsr__split *split = tsr__value_split(x, v, axis);
-        if (split->comm) most *= (size_t)(split->comm->size / split->pieces);
+        if (split->comm) most = (most ? most : 1) * (size_t)(split->comm->size / split->pieces);
     }
-    float *spare = tsr__calloc(tsr__exec_engine(x), most * (size_t)elements(all), sizeof *spare);
-    tsr_status own = tsr__exec_status(x) != TSR_OK ? tsr__exec_status(x) : spare && host ? TSR_OK : TSR_NOMEM;
+    float *spare = most ? tsr__calloc(tsr__exec_engine(x), most * (size_t)elements(all), sizeof *spare) : NULL;
+    bool room = host && (spare || !most);
+    tsr_status own = tsr__exec_status(x) != TSR_OK ? tsr__exec_status(x) : room ? TSR_OK : TSR_NOMEM;
     if (own == TSR_OK) own = tsr__exec_peek(x, v, host);
     bool failed = own != TSR_OK;
     tsr_status status = agree(x, v, &failed);
     if (status == TSR_OK && !failed) status = gather_axes(x, v, host, spare);
     tsr__free(tsr__exec_engine(x), spare);
+    if (status == TSR_OK && !failed) *complete = true;
     return own != TSR_OK ? own : status;
 }

@@ -315,9 +315,24 @@ void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr
     check(x, e->run(e->comm, resolve(x, in.id), out ? resolve(x, out->id) : NULL, e->user));
 }
 
+/* A module may run several times in a forward. */
+static int taps_before(const tsr__graph *graph, const void *owner, int index) {
+    int n = 0;
+    for (int32_t s = 0; s < graph->n_steps; s++) {
+        const tsr__step *step = &graph->steps[s];
+        n += step->kind == TSR__STEP_TAP && step->owner == owner && step->index == index;
+    }
+    return n;
+}
+
 void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v) {
+    if (tsr__is_none(v)) return;
     tsr__step s = transfer(TSR__STEP_TAP, v.id, -1);
-    if (!tsr__is_none(v) && next_step(x, &s) && x->mode == RUNNING && x->tap) x->tap(x->tap_user, x, owner, index, v);
+    s.owner = owner;
+    s.index = index;
+    if (x->mode == RECORDING) s.nth = taps_before(x->graph, owner, index);
+    const tsr__step *step = next_step(x, &s);
+    if (step && x->mode == RUNNING && x->tap) check(x, x->tap(x->tap_user, x, owner, index, step->nth, v));
 }
 
 /* Inputs and outputs as the device sees them; recording, the device is only asked for its scratch memory. */

@@ -84,8 +84,10 @@ tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, .
 /* Nothing more is recorded or run. A run that failed is not stopped: it goes on to its collectives. */
 bool tsr__exec_stopped(const tsr__exec *x);
 
-/* A tap sees the output of a module (`owner`, known to whoever set the tap) right after it was computed. */
-typedef void (*tsr__tap_fn)(void *user, tsr__exec *x, const void *owner, int index, tsr__value v);
+/* A tap sees output `index` of a module (`owner`, known to whoever set the tap) right after it was computed, the nth
+ * time (from 0) in this forward. Also after a failure of this rank: what the tap does together with others must go on.
+ * Its failure is the run's. */
+typedef tsr_status (*tsr__tap_fn)(void *user, tsr__exec *x, const void *owner, int index, int nth, tsr__value v);
 void tsr__exec_set_tap(tsr__exec *x, tsr__tap_fn tap, void *user);
 /* Asks forwards for outputs that they would otherwise fuse away, so that taps see them. Before recording. */
 void tsr__exec_explain(tsr__exec *x, bool explain);
@@ -95,9 +97,9 @@ void tsr__tap(tsr__exec *x, const void *owner, int index, tsr__value v);
 TSR_NODISCARD tsr_status tsr__exec_peek(tsr__exec *x, tsr__value v, float *host);
 
 /* For taps, on every rank that runs the forward: the same of a value that may be split, gathered to its whole shape.
- * Collective over the ranks that hold its pieces. Where another of them has failed, host holds no more than this
- * rank's piece: the run ends with that failure. host [elements of the whole]. */
-TSR_NODISCARD tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host);
+ * Collective over the ranks that hold its pieces; a rank that has failed, or has no memory (host NULL), takes part too.
+ * Where any of them has failed *complete stays false: the run ends with that failure. host [elements of the whole]. */
+TSR_NODISCARD tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host, bool *complete);
 /* The shape of the whole value, of which this rank may hold a part only. */
 tsr__value tsr__whole_shape(const tsr__exec *x, tsr__value v);
 

@@ -34,6 +34,8 @@ typedef struct tsr__step {
     struct tsr__comm *comm; /* of a collective, */
     size_t payload_bytes;   /* and its payload as comm.h counts it */
     size_t scratch_bytes, scratch_offset;
+    const void *owner; /* of a tap, */
+    int index, nth;    /* the output, and how many taps of the same come before it */
 } tsr__step;
 
 struct tsr__graph {

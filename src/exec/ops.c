@@ -1,4 +1,5 @@
 #include "exec/ops.h"
+#include "exec/split.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,9 +19,10 @@ static tsr__value emit(tsr__exec *x, tsr__emission e, int ndim, const int64_t *s
     { __VA_ARGS__ }
 
 static tsr__value refuse(tsr__exec *x, tsr__op_kind kind, tsr__value a, tsr__value b) {
-    char left[128], right[128];
-    return tsr__exec_fail(x, TSR_SHAPE, "%s: shapes %s and %s do not fit", tsr__op_name(kind), tsr__shape_text(a, left),
-                          tsr__shape_text(b, right));
+    char left[128], right[128], left_note[300], right_note[300];
+    return tsr__exec_fail(x, TSR_SHAPE, "%s: shapes %s%s and %s%s do not fit", tsr__op_name(kind),
+                          tsr__shape_text(a, left), tsr__split_note(x, a, left_note, sizeof left_note),
+                          tsr__shape_text(b, right), tsr__split_note(x, b, right_note, sizeof right_note));
 }
 
 static bool broken(tsr__exec *x, tsr__value a, tsr__value b) {

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "exec/ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* --- pieces --- */
@@ -43,6 +44,16 @@ static void refuse(tsr__exec *x, const char *what, tsr__axis axis, const tsr__sp
     char path[256];
     (void)tsr__exec_fail(x, TSR_SHAPE, "%s: what %s has split over ranks (%s parallel) %s", what,
                          origin(split, path, sizeof path), axis_name(axis), why);
+}
+
+const char *tsr__split_note(const tsr__exec *x, tsr__value v, char *text, size_t size) {
+    char path[256];
+    *text = '\0';
+    for (tsr__axis axis = 0; axis < TSR__N_AXES && !tsr__is_none(v); axis++) {
+        const tsr__split *split = tsr__value_split(x, v, axis);
+        if (split->comm) snprintf(text, size, " (split over ranks by %s)", origin(split, path, sizeof path));
+    }
+    return text;
 }
 
 /* --- operations --- */
@@ -281,9 +292,11 @@ static void slice_axis(tsr__exec *x, tsr__value in, int dim, tsr_range taken, ts
             ends |= at == taken.end;
         }
         if (!begins || !ends) {
-            refuse(
-                x, "slice", axis, from,
-                "is cut as one block, but a part of it is taken: is it a fused projection that needs a packed style?");
+            refuse(x, "slice", axis, from,
+                   from->n_parts == 1
+                       ? "is cut as one block, but a part of it is taken: is it a fused projection that "
+                         "needs a packed style?"
+                       : "is cut in blocks, but what is taken is no whole block: do they fit the forward?");
             return;
         }
     }

@@ -22,6 +22,8 @@ void tsr__split_reshape(tsr__exec *x, tsr__value in, tsr__value out);
 void tsr__split_slice(tsr__exec *x, tsr__value in, int dim, tsr_range taken, tsr__value out);
 void tsr__split_permute(tsr__exec *x, tsr__value in, const int *order, tsr__value out);
 
+/* " (split over ranks by blocks.0.to_q)" into text, "" for a value that is whole. For messages. Returns text. */
+const char *tsr__split_note(const tsr__exec *x, tsr__value v, char *text, size_t size);
 /* Refuses a value that is split or waits for a sum. */
 void tsr__check_whole(tsr__exec *x, const char *what, tsr__value v);
 

@@ -207,6 +207,16 @@ static void autoencoder_forward(tsr__exec *x, const void *model, const tsr__valu
     out[0] = tsr__contiguous(x, tsr__permute(x, image, TSR__ORDER(0, 3, 1, 2)));
 }
 
+static int64_t scale_factor(const autoencoder *self) { return (int64_t)1 << (self->levels - 1); }
+
+static void autoencoder_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
+    const autoencoder *self = model;
+    shapes[0][0] = 1;
+    shapes[0][1] = self->latent_channels;
+    shapes[0][2] = picture->height / scale_factor(self);
+    shapes[0][3] = picture->width / scale_factor(self);
+}
+
 const tsr_model_desc tsr__autoencoder_kl_flux2 = {
     .class_name = "AutoencoderKLFlux2",
     .component = "vae",
@@ -215,6 +225,7 @@ const tsr_model_desc tsr__autoencoder_kl_flux2 = {
     .inputs = {{.name = "z", .dtype = TSR_F32, .ndim = 4}},
     .outputs = {"sample"},
     .forward = autoencoder_forward,
+    .input_shapes = autoencoder_input_shapes,
 };
 
 tsr__value tsr__flux2_unpack_latents(tsr__exec *x, const tsr_model *vae, tsr__value latents, int64_t height,
@@ -231,7 +242,5 @@ tsr__value tsr__flux2_unpack_latents(tsr__exec *x, const tsr_model *vae, tsr__va
 int64_t tsr__flux2_vae_latent_channels(const tsr_model *vae) {
     return ((const autoencoder *)vae->self)->latent_channels;
 }
-int64_t tsr__flux2_vae_scale_factor(const tsr_model *vae) {
-    return (int64_t)1 << (((const autoencoder *)vae->self)->levels - 1);
-}
+int64_t tsr__flux2_vae_scale_factor(const tsr_model *vae) { return scale_factor(vae->self); }
 int64_t tsr__flux2_vae_patch(const tsr_model *vae) { return ((const autoencoder *)vae->self)->patch; }

@@ -1,6 +1,6 @@
 /* Running a model: host tensors in, host tensors out. */
 #include "base/memory.h"
-#include "models/model.h"
+#include "models/outputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ void tsr__call_forward(tsr__exec *x, void *context) {
     tsr__value in[TSR__MAX_ARGUMENTS], out[TSR__MAX_RESULTS];
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) {
         const tsr_tensor *t = &call->inputs[i];
-        bool given = desc->inputs[i].name && t->data;
+        bool given = desc->inputs[i].name && t->ndim > 0;
         in[i] = given ? tsr__upload(x, t->dtype, t->ndim, t->shape, t->data) : tsr__none();
     }
     for (int i = 0; i < TSR__MAX_RESULTS; i++) out[i] = tsr__none();
@@ -68,6 +68,19 @@ void tsr__call_forward(tsr__exec *x, void *context) {
         memcpy(t->shape, out[i].shape, sizeof t->shape);
         tsr__download(x, out[i], t->data);
     }
+}
+
+tsr__call tsr__call_for_picture(const tsr_model *model, const tsr__picture *picture) {
+    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
+    tsr__call call = {.model = model};
+    model->desc->input_shapes(model->self, picture, shapes);
+    for (int i = 0; model->desc->inputs[i].name; i++) {
+        const tsr__argument *a = &model->desc->inputs[i];
+        if (!shapes[i][0]) continue;
+        call.inputs[i] = (tsr_tensor){.name = a->name, .dtype = a->dtype, .ndim = a->ndim};
+        memcpy(call.inputs[i].shape, shapes[i], sizeof shapes[i]);
+    }
+    return call;
 }
 
 /* --- named tensors --- */
@@ -145,8 +158,13 @@ static tsr_status make_room(tsr__exec *x, tsr__call *call) {
 
 static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
     tsr__graph *graph = NULL;
+    tsr__outputs outputs = {.engine = model->engine};
+    if (model->hook) tsr__outputs_add(&outputs, model->hook, model->hook_user, true);
+    tsr__outputs_watch(&outputs, x, model);
+    tsr__exec_explain(x, tsr__outputs_modules_wanted(&outputs));
     TSR__TRY(tsr_status_agree(model->engine, tsr__exec_record(x, tsr__call_forward, call, &graph)));
     TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+    if (!model->loaded) return TSR_OK; /* the shapes are all there is to know */
     TSR__TRY(tsr_status_agree(model->engine, make_room(x, call)));
     return tsr_status_agree(model->engine, tsr__exec_run(x, graph, call));
 }
@@ -176,6 +194,11 @@ tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t 
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(model->engine, call.inputs[i].data);
     for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(model->engine, call.outputs[i].data);
     return status;
+}
+
+void tsr_model_set_output_hook(tsr_model *model, tsr_output_hook hook, void *user) {
+    model->hook = hook;
+    model->hook_user = user;
 }
 
 bool tsr_model_has_input(const tsr_model *model, const char *name) {

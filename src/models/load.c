@@ -51,11 +51,14 @@ static tsr_status fill(loading *l, tsr__param *param) {
     return status;
 }
 
+static tsr_status allocate_param(void *user, tsr__param *param) {
+    tsr__device *device = user;
+    param->view.data = device->ops->alloc(device, tsr__view_bytes(&param->view));
+    return param->view.data ? TSR_OK : TSR_NOMEM;
+}
+
 static tsr_status load_param(void *user, tsr__param *param) {
     loading *l = user;
-    tsr__device *device = l->model->engine->device;
-    param->view.data = device->ops->alloc(device, tsr__view_bytes(&param->view));
-    if (!param->view.data) return TSR_NOMEM;
     TSR__TRY(fill(l, param));
     l->progress.done += tsr__view_bytes(&param->view);
     l->progress.seconds = tsr__seconds() - l->start;
@@ -67,6 +70,7 @@ tsr_status tsr__model_load(tsr_model *model) {
     l.progress = (tsr_progress){TSR_PHASE_LOAD, model->component, 0, model->weight_bytes, 0.0};
     model->loaded = true;
     TSR__TRY(tsr__progress(model->engine, &l.progress));
+    TSR__TRY(tsr__module_visit_params(model->self, allocate_param, model->engine->device));
     return tsr__module_visit_params(model->self, load_param, &l);
 }
 

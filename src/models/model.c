@@ -235,5 +235,17 @@ tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int deg
     return count_bytes(model);
 }
 
+tsr_status tsr__model_unsplit(tsr_model *model) {
+    tsr__tp_undo(model->self);
+    model->marked = model->split = false;
+    return count_bytes(model);
+}
+
+int tsr__model_largest_degree(tsr_model *model, int most) {
+    tsr__tp_plan plan = tsr__model_tp_plan(model);
+    while (!tsr__tp_degree_fits(model->self, &plan, most)) most--;
+    return most;
+}
+
 const char *tsr_model_class_name(const tsr_model *model) { return model->desc->class_name; }
 size_t tsr_model_weight_bytes(const tsr_model *model) { return model->weight_bytes; }

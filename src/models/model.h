@@ -20,6 +20,15 @@ typedef struct tsr__argument {
     bool batched; /* may come as a batch of equal rows, of which the first counts (position ids in diffusers) */
 } tsr__argument;
 
+/* A picture to be drawn, from which the inputs of every class follow. */
+typedef struct tsr__picture {
+    int64_t height, width;     /* pixels */
+    int64_t unit;              /* pixels along a side of what a transformer takes as one token */
+    int64_t text_tokens, rows; /* of a prompt; pictures that are drawn at once */
+    int passes;                /* of text encoder and transformer: 2 under classifier-free guidance */
+} tsr__picture;
+static inline int64_t tsr__picture_tokens(const tsr__picture *p) { return p->height / p->unit * (p->width / p->unit); }
+
 typedef struct tsr_model_desc {
     const char *class_name;
     const char *component; /* the folder that pipelines keep it in */
@@ -29,9 +38,9 @@ typedef struct tsr_model_desc {
     tsr__argument inputs[TSR__MAX_ARGUMENTS + 1]; /* ended by a name of NULL */
     const char *outputs[TSR__MAX_RESULTS + 1];    /* ended by NULL */
     void (*forward)(tsr__exec *x, const void *self, const tsr__value *in, tsr__value *out);
-    /* Shapes of the inputs for so many tokens; NULL where a class has no such notion. shapes[i][0] = 0: leave it out.
-     */
-    void (*input_shapes)(const void *self, int64_t tokens, int64_t text_tokens, int64_t (*shapes)[TSR_MAX_DIMS]);
+    /* Shapes of the inputs of one forward for a picture: of a transformer, of all its rows at once; of a text encoder,
+     * of one prompt; of a VAE, of one picture. shapes[i][0] = 0: leave it out. */
+    void (*input_shapes)(const void *self, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]);
     /* Config keys of the numbers of blocks, for benchmarks with fewer. */
     const char *layer_keys[2];
     tsr__tp_rules tp_plan;      /* the rows of diffusers' _tp_plan; none: the class has no plan and cannot be split */
@@ -66,7 +75,9 @@ struct tsr_model {
     tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
     bool marked;                /* with its plan */
     bool split, loaded;
-    bool force; /* go on although the memory check says no */
+    bool force;           /* go on although the memory check says no */
+    tsr_output_hook hook; /* of tsr_model_forward; NULL: none */
+    void *hook_user;
 };
 
 /* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.
@@ -81,6 +92,10 @@ TSR_NODISCARD tsr_status tsr__model_mark(tsr_model *model);
  * tsr__tp_split. */
 TSR_NODISCARD tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int degree);
 tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
+/* Undoes tsr__model_mark and tsr__model_split. No weight is in memory. Local. Errors: as opening. */
+TSR_NODISCARD tsr_status tsr__model_unsplit(tsr_model *model);
+/* The largest degree of at most `most` that the plan of a marked model allows. */
+int tsr__model_largest_degree(tsr_model *model, int most);
 
 /* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
@@ -95,11 +110,13 @@ TSR_NODISCARD tsr_status tsr__model_from_config(tsr_engine *engine, const char *
 /* A forward from host tensors to host tensors, for tsr__exec_record and tsr__exec_run. */
 typedef struct tsr__call {
     const tsr_model *model;
-    tsr_tensor inputs[TSR__MAX_ARGUMENTS]; /* in the descriptor's order, of its dtypes; data NULL: absent */
+    tsr_tensor inputs[TSR__MAX_ARGUMENTS]; /* in the descriptor's order, of its dtypes; ndim 0: absent */
     tsr_tensor
         outputs[TSR__MAX_RESULTS]; /* shapes are set by the meta run; data by whoever allocates them before the run */
 } tsr__call;
 void tsr__call_forward(tsr__exec *x, void *call);
+/* The call of one forward for a picture: inputs without data, for the meta run alone until somebody adds them. */
+tsr__call tsr__call_for_picture(const tsr_model *model, const tsr__picture *picture);
 
 /* Compares what all ranks of a host need with what it has; TSR_NOMEM with both numbers, or a warning under `force`.
  * Collective over all ranks: all return the same. */

@@ -13,6 +13,7 @@ static tsr_status open_part(tsr_engine *engine, const char *folder, const tsr_mo
     tsr__take_options(&parallel, sizeof parallel, options->parallel);
     TSR__TRY(tsr__arguments_check(engine, options->arguments));
     TSR__TRY(tsr__model_open(engine, folder, "model", NULL, out));
+    (*out)->component = (*out)->desc->component;
     if (options->dtype != TSR_DTYPE_NONE) (*out)->dtype = options->dtype;
     (*out)->force = options->force;
     if (parallel.tp_plan) (*out)->tp_plan = *parallel.tp_plan;

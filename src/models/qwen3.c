@@ -183,6 +183,14 @@ static void qwen3_forward(tsr__exec *x, const void *model, const tsr__value *in,
     }
 }
 
+static void qwen3_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
+    (void)model;
+    for (int i = INPUT_IDS; i <= ATTENTION_MASK; i++) {
+        shapes[i][0] = 1;
+        shapes[i][1] = picture->text_tokens;
+    }
+}
+
 const tsr_model_desc tsr__qwen3 = {
     .class_name = "Qwen3ForCausalLM",
     .component = "text_encoder",
@@ -192,6 +200,7 @@ const tsr_model_desc tsr__qwen3 = {
                [ATTENTION_MASK] = {.name = "attention_mask", .dtype = TSR_I64, .ndim = 2, .optional = true}},
     .outputs = {"prompt_embeds"},
     .forward = qwen3_forward,
+    .input_shapes = qwen3_input_shapes,
     .tp_plan = TSR__TP_RULES(qwen3_tp_plan),
     .heads = qwen3_heads,
 };

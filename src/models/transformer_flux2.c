@@ -394,15 +394,15 @@ static void flux2_forward(tsr__exec *x, const void *model, const tsr__value *in,
     out[0] = tsr__linear_forward(x, &self->proj_out, h);
 }
 
-static void flux2_input_shapes(const void *model, int64_t tokens, int64_t text_tokens,
-                               int64_t (*shapes)[TSR_MAX_DIMS]) {
+static void flux2_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
     const flux2 *self = model;
-    const int64_t wanted[][3] = {[HIDDEN_STATES] = {1, tokens, self->in_channels},
-                                 [ENCODER_HIDDEN_STATES] = {1, text_tokens, self->joint_attention_dim},
-                                 [TIMESTEP] = {1},
-                                 [GUIDANCE] = {self->guidance_embeds},
-                                 [IMG_IDS] = {tokens, 4},
-                                 [TXT_IDS] = {text_tokens, 4}};
+    int64_t B = picture->rows, L = tsr__picture_tokens(picture), S = picture->text_tokens;
+    const int64_t wanted[][3] = {[HIDDEN_STATES] = {B, L, self->in_channels},
+                                 [ENCODER_HIDDEN_STATES] = {B, S, self->joint_attention_dim},
+                                 [TIMESTEP] = {B},
+                                 [GUIDANCE] = {self->guidance_embeds ? B : 0},
+                                 [IMG_IDS] = {L, 4},
+                                 [TXT_IDS] = {S, 4}};
     for (size_t i = 0; i < TSR__COUNT(wanted); i++)
         for (int d = 0; d < 3; d++) shapes[i][d] = wanted[i][d];
 }

@@ -368,14 +368,14 @@ static void minimax_h3_forward(tsr__exec *x, const void *model, const tsr__value
 }
 
 /* tokens are rows of video. A step has few of audio beside them, at a noise level of their own. */
-static void minimax_h3_input_shapes(const void *model, int64_t tokens, int64_t text_tokens,
-                                    int64_t (*shapes)[TSR_MAX_DIMS]) {
+static void minimax_h3_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
     enum { AUDIO_TOKENS = 8, TIMESTEPS = 2 };
     const minimax_h3 *self = model;
+    int64_t B = picture->rows, tokens = tsr__picture_tokens(picture), text_tokens = picture->text_tokens;
     int64_t S = text_tokens + tokens + AUDIO_TOKENS;
-    const int64_t wanted[][3] = {[HIDDEN_STATES] = {1, tokens, self->video_channels},
-                                 [AUDIO_HIDDEN_STATES] = {1, AUDIO_TOKENS, self->audio_channels},
-                                 [ENCODER_HIDDEN_STATES] = {1, text_tokens, self->text_dim},
+    const int64_t wanted[][3] = {[HIDDEN_STATES] = {B, tokens, self->video_channels},
+                                 [AUDIO_HIDDEN_STATES] = {B, AUDIO_TOKENS, self->audio_channels},
+                                 [ENCODER_HIDDEN_STATES] = {B, text_tokens, self->text_dim},
                                  [TIMESTEP] = {TIMESTEPS},
                                  [TIMESTEP_INDICES] = {S},
                                  [TOKEN_TAGS] = {S},

@@ -209,3 +209,17 @@ tsr_status tsr__tp_split(tsr_engine *engine, tsr__module *root, const tsr__tp_pl
     part p = {comm, rank, degree};
     return tsr__module_visit_params(root, take_part, &p);
 }
+
+static tsr_status make_whole(void *user, tsr__param *param) {
+    (void)user;
+    tsr__tp *tp = &param->owner->tp;
+    tp->style = TSR_REPLICATED;
+    tp->optional = false;
+    tp->comm = NULL;
+    tp->rank = tp->degree = 0;
+    param->spec = (tsr__shard_spec){.style = TSR_REPLICATED};
+    param->view = tsr__view_dense(param->view.data, param->view.dtype, param->view.ndim, param->whole);
+    return TSR_OK;
+}
+
+void tsr__tp_undo(tsr__module *root) { (void)!tsr__module_visit_params(root, make_whole, NULL); }

@@ -33,6 +33,8 @@ TSR_NODISCARD tsr_status tsr__tp_mark(tsr_engine *engine, tsr__module *root, con
  * weight, sizes, degree, and the degrees that work). */
 TSR_NODISCARD tsr_status tsr__tp_split(tsr_engine *engine, tsr__module *root, const tsr__tp_plan *plan, tsr__comm *comm,
                                        int rank, int degree);
+/* Undoes both, so that the tree can be marked and split otherwise. No weight is in memory. Local. */
+void tsr__tp_undo(tsr__module *root);
 /* Does the degree divide the heads and every block of a marked tree? */
 bool tsr__tp_degree_fits(tsr__module *root, const tsr__tp_plan *plan, int degree);
 /* "1, 2, 3, 6": the degrees up to TSR__MAX_DEGREE that fit. Returns text. */

@@ -1,29 +1,38 @@
-/* A component's weights read by slices, against read whole and then cut. */
+/* A component's weights read by slices, against read whole and then cut, beside a plain read of as many bytes. */
+#include "pipelines/bench_load.h"
+
+#include "base/memory.h"
 #include "io/checkpoint.h"
-#include "io/file.h"
-#include "models/models.h"
 
 #include <tessera/bench.h>
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-enum { BLOCK = 4 << 20 };
-
 typedef struct bench {
-    tsr_engine *engine;
+    tsr__bench_load load;
     const tsr_bench_load_options *o;
-    int rank, degree;
     tsr_bench_load_result result;
 } bench;
 
-/* --- a part is measured --- */
+/* The ways in the order of a round; `mode`: which one leaves it out. */
+static const struct {
+    tsr__bench_load_way load;
+    size_t result;
+    tsr_bench_load_mode left_out_by;
+} ways[] = {
+    {tsr__bench_load_plain, offsetof(tsr_bench_load_result, plain), TSR_LOAD_BOTH},
+    {tsr__bench_load_streamed, offsetof(tsr_bench_load_result, streamed), TSR_LOAD_WHOLE},
+    {tsr__bench_load_whole, offsetof(tsr_bench_load_result, whole), TSR_LOAD_STREAMED},
+};
 
-static tsr_status drop_from_page_cache(bench *b) {
+/* --- one load is measured --- */
+
+static tsr_status drop_from_page_cache(const bench *b) {
     tsr_checkpoint *checkpoint = NULL;
-    TSR__TRY(tsr_checkpoint_open(b->engine, b->o->folder, &checkpoint));
+    TSR__TRY(tsr_checkpoint_open(b->load.engine, b->o->folder, &checkpoint));
     for (size_t i = 0; i < checkpoint->n_files; i++) {
         (void)fdatasync(checkpoint->files[i].fd); /* pages that are not written yet cannot be dropped */
         (void)posix_fadvise(checkpoint->files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -32,173 +41,39 @@ static tsr_status drop_from_page_cache(bench *b) {
     return TSR_OK;
 }
 
-static size_t peak_resident(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (size_t)usage.ru_maxrss * 1024 : 0;
+/* So that each load begins alike: what the one before it released is not there to be taken again. */
+static tsr_status prepare(const bench *b) {
+    tsr__memory_trim();
+    tsr__memory_peak_reset(b->load.engine);
+    tsr__memory_resident_peak_reset();
+    return b->o->cold ? drop_from_page_cache(b) : TSR_OK;
 }
 
-/* Collective: no rank drops what another one is reading. */
-static tsr_status measure(bench *b, tsr_status (*load)(bench *b, uint64_t *bytes), tsr_bench_load_part *out) {
+static tsr_status slowest(const bench *b, double own, double *seconds) {
+    double all[TSR__MAX_RANKS];
+    size_t bytes[TSR__MAX_RANKS];
+    int n = b->load.engine->size;
+    for (int i = 0; i < n; i++) bytes[i] = sizeof own;
+    TSR__TRY(tsr__all_gather(tsr__world(b->load.engine), &own, bytes, all));
+    for (int i = 0; i < n; i++) own = all[i] > own ? all[i] : own;
+    *seconds = own;
+    return TSR_OK;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Collective: no rank drops what another one is reading, and all start at once. */
+static tsr_status measure(const bench *b, tsr__bench_load_way load, tsr_bench_load_part *best) {
     tsr_bench_load_part part = {0};
-    TSR__TRY(tsr_status_agree(b->engine, drop_from_page_cache(b)));
-    tsr__memory_peak_reset(b->engine);
-    double start = tsr__seconds();
-    tsr_status status = load(b, &part.bytes_read);
-    part.seconds = tsr__seconds() - start;
-    part.peak = tsr_engine_memory_peak(b->engine);
-    part.peak_resident = peak_resident();
-    TSR__TRY(tsr_status_agree(b->engine, status));
-    *out = part;
+    TSR__TRY(tsr_status_agree(b->load.engine, prepare(b)));
+    tsr_status status = load(&b->load, tsr__seconds(), &part);
+    part.peak = larger(tsr_engine_memory_peak(b->load.engine), best->peak);
+    part.peak_resident = larger(tsr__memory_resident_peak(), best->peak_resident);
+    TSR__TRY(tsr_status_agree(b->load.engine, status));
+    TSR__TRY(slowest(b, part.seconds, &part.seconds));
+    if (best->seconds > 0 && best->seconds < part.seconds) part.seconds = best->seconds;
+    *best = part;
     return TSR_OK;
-}
-
-/* --- the three ways --- */
-
-/* From `from` to the end of the file, until *bytes are as many as wanted. */
-static tsr_status read_file(const tsr__safetensors *file, uint64_t from, uint64_t wanted, char *memory,
-                            uint64_t *bytes) {
-    uint64_t size = (uint64_t)lseek(file->fd, 0, SEEK_END);
-    while (from < size && *bytes < wanted) {
-        uint64_t n = size - from < BLOCK ? size - from : BLOCK;
-        if (n > wanted - *bytes) n = wanted - *bytes;
-        TSR__TRY(tsr__file_read_at(file->engine, file->fd, file->path, from, memory + *bytes, (size_t)n));
-        from += n;
-        *bytes += n;
-    }
-    return TSR_OK;
-}
-
-/* Ranks begin at different places, so that none finds in the page cache what another one has just read. */
-static tsr_status read_plain(const bench *b, const tsr_checkpoint *checkpoint, char *memory, uint64_t *bytes) {
-    uint64_t wanted = b->result.weight_bytes, total = 0;
-    for (size_t i = 0; i < checkpoint->n_files; i++) total += (uint64_t)lseek(checkpoint->files[i].fd, 0, SEEK_END);
-    uint64_t skip = total ? (uint64_t)b->rank * wanted % total : 0;
-    for (size_t i = 0; i < 2 * checkpoint->n_files; i++) {
-        const tsr__safetensors *file = &checkpoint->files[i % checkpoint->n_files];
-        uint64_t size = (uint64_t)lseek(file->fd, 0, SEEK_END), from = skip < size ? skip : size;
-        skip -= from;
-        TSR__TRY(read_file(file, from, wanted, memory, bytes));
-    }
-    return TSR_OK;
-}
-
-/* Into memory of the same size: touching fresh memory costs about as much as reading a cached file, and every way of
- * loading has to do it. */
-static tsr_status load_plain(bench *b, uint64_t *bytes) {
-    tsr__device *device = b->engine->device;
-    tsr_checkpoint *checkpoint = NULL;
-    char *memory = device->ops->alloc(device, b->result.weight_bytes);
-    tsr_status status = memory ? tsr_checkpoint_open(b->engine, b->o->folder, &checkpoint) : TSR_NOMEM;
-    if (status == TSR_OK) status = read_plain(b, checkpoint, memory, bytes);
-    tsr_checkpoint_close(checkpoint);
-    device->ops->free(device, memory);
-    return status;
-}
-
-static tsr_status open_part(const bench *b, tsr_model **out) {
-    tsr_model *model = NULL;
-    TSR__TRY(tsr__model_open(b->engine, b->o->folder, "model", NULL, &model));
-    tsr_status status = tsr__model_split(model, NULL, b->rank, b->degree);
-    if (status != TSR_OK) {
-        tsr_model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return TSR_OK;
-}
-
-static tsr_status load_streamed(bench *b, uint64_t *bytes) {
-    tsr_model *model = NULL;
-    TSR__TRY(open_part(b, &model));
-    tsr_status status = tsr__model_load(model);
-    *bytes = tsr_checkpoint_bytes_read(model->checkpoint);
-    tsr_model_destroy(model);
-    return status;
-}
-
-/* The part of a whole weight [outer, length, inner bytes] that `part` is to hold. */
-static void cut(const tsr__param *part, const char *whole, char *dst, int rank, int degree) {
-    tsr_range ranges[TSR__MAX_RANGES];
-    size_t n = tsr__shard_ranges(&part->spec, rank, degree, ranges), outer = 1, length = 1;
-    size_t inner = tsr_dtype_bits(part->view.dtype) / 8;
-    int dim = n ? part->spec.dim : 0;
-    for (int i = 0; i < part->view.ndim; i++) {
-        size_t size = (size_t)part->whole[i];
-        *(i < dim ? &outer : i == dim ? &length : &inner) *= size;
-    }
-    if (!n) ranges[n++] = (tsr_range){0, (int64_t)length};
-    for (size_t o = 0; o < outer; o++)
-        for (size_t r = 0; r < n; r++) {
-            size_t bytes = (size_t)(ranges[r].end - ranges[r].begin) * inner;
-            memcpy(dst, whole + (o * length + (size_t)ranges[r].begin) * inner, bytes);
-            dst += bytes;
-        }
-}
-
-/* Two trees of one class, walked in step: the parameters of `from` in an array, those of the part one by one. */
-typedef struct cutting {
-    bench *b;
-    tsr__param **whole; /* [n] */
-    size_t n, next;
-} cutting;
-
-static tsr_status count_param(void *user, tsr__param *param) {
-    cutting *c = user;
-    if (c->whole) c->whole[c->n] = param;
-    c->n++;
-    return TSR_OK;
-}
-
-/* By way of the host, where the device has memory of its own. */
-static tsr_status cut_elsewhere(const bench *b, const tsr__param *whole, const tsr__param *part) {
-    tsr__device *device = b->engine->device;
-    void *from = tsr__alloc(b->engine, tsr__view_bytes(&whole->view)),
-         *to = tsr__alloc(b->engine, tsr__view_bytes(&part->view));
-    tsr_status status = from && to ? TSR_OK : TSR_NOMEM;
-    if (status == TSR_OK) status = device->ops->download(device, from, whole->view.data, tsr__view_bytes(&whole->view));
-    if (status == TSR_OK) cut(part, from, to, b->rank, b->degree);
-    if (status == TSR_OK) status = device->ops->upload(device, part->view.data, to, tsr__view_bytes(&part->view));
-    tsr__free(b->engine, from);
-    tsr__free(b->engine, to);
-    return status;
-}
-
-static tsr_status cut_param(void *user, tsr__param *part) {
-    cutting *c = user;
-    tsr__device *device = c->b->engine->device;
-    const tsr__param *whole = c->whole[c->next++];
-    part->view.data = device->ops->alloc(device, tsr__view_bytes(&part->view));
-    if (!part->view.data) return TSR_NOMEM;
-    const void *from = device->ops->host_pointer(device, whole->view.data);
-    void *to = device->ops->host_pointer(device, part->view.data);
-    if (!from || !to) return cut_elsewhere(c->b, whole, part);
-    cut(part, from, to, c->b->rank, c->b->degree);
-    return TSR_OK;
-}
-
-static tsr_status cut_model(bench *b, tsr_model *whole, tsr_model *part) {
-    cutting c = {.b = b};
-    TSR__TRY(tsr__module_visit_params(whole->self, count_param, &c));
-    c.whole = tsr__calloc(b->engine, c.n, sizeof *c.whole);
-    c.n = 0;
-    if (!c.whole) return TSR_NOMEM;
-    part->loaded = true;
-    tsr_status status = tsr__module_visit_params(whole->self, count_param, &c);
-    if (status == TSR_OK) status = tsr__module_visit_params(part->self, cut_param, &c);
-    tsr__free(b->engine, c.whole);
-    return status;
-}
-
-static tsr_status load_whole(bench *b, uint64_t *bytes) {
-    tsr_model *whole = NULL, *part = NULL;
-    tsr_status status = tsr__model_open(b->engine, b->o->folder, "model", NULL, &whole);
-    if (status == TSR_OK) status = tsr__model_load(whole);
-    if (status == TSR_OK) *bytes = tsr_checkpoint_bytes_read(whole->checkpoint);
-    if (status == TSR_OK) status = open_part(b, &part);
-    if (status == TSR_OK) status = cut_model(b, whole, part);
-    tsr_model_destroy(whole);
-    tsr_model_destroy(part);
-    return status;
 }
 
 /* --- all of it --- */
@@ -206,38 +81,62 @@ static tsr_status load_whole(bench *b, uint64_t *bytes) {
 /* Sizes, before any weight is read. *whole: of all weights. */
 static tsr_status size_up(bench *b, size_t *whole) {
     tsr_model *model = NULL;
-    TSR__TRY(tsr__model_open(b->engine, b->o->folder, "model", NULL, &model));
+    TSR__TRY(tsr__model_open(b->load.engine, b->o->folder, "model", NULL, &model));
     *whole = model->weight_bytes;
-    tsr_status status = tsr__model_split(model, NULL, b->rank, b->degree);
-    b->result.weight_bytes = model->weight_bytes;
+    tsr_status status = tsr__model_split(model, NULL, b->load.rank, b->load.degree);
+    b->result.weight_bytes = b->load.weight_bytes = model->weight_bytes;
     tsr_model_destroy(model);
     return status;
 }
 
-static tsr_status run(bench *b) {
-    size_t whole = 0, part = 0;
-    TSR__TRY(tsr_status_agree(b->engine, size_up(b, &whole)));
-    part = b->result.weight_bytes;
-    TSR__TRY(tsr__memory_check(b->engine, "the streamed load", part, 0, b->o->force));
-    TSR__TRY(measure(b, load_plain, &b->result.plain));
-    TSR__TRY(measure(b, load_streamed, &b->result.streamed));
-    tsr_status status = tsr__memory_check(b->engine, "the load of everything", whole + part, 0, b->o->force);
-    if (status == TSR_OK) return measure(b, load_whole, &b->result.whole);
+/* Whether there is room for everything and the part; says so where there is none. */
+static tsr_status fits_whole(const bench *b, size_t whole, bool *fits) {
+    tsr_engine *engine = b->load.engine;
+    if (b->o->mode == TSR_LOAD_STREAMED) return TSR_OK;
+    tsr_status status =
+        tsr__memory_check(engine, "the load of everything", whole + b->load.weight_bytes, 0, b->o->force);
+    *fits = status == TSR_OK;
     if (status != TSR_NOMEM) return status;
-    tsr__log(b->engine, TSR_LOG_WARNING, "left out: %s", b->engine->message);
+    tsr__log(engine, TSR_LOG_WARNING, "whole is left out: %s", engine->message);
+    return TSR_OK;
+}
+
+static tsr_status measure_round(bench *b, bool with_whole, tsr_bench_load_result *result) {
+    for (size_t i = 0; i < TSR__COUNT(ways); i++) {
+        bool off = ways[i].left_out_by && ways[i].left_out_by == b->o->mode;
+        if (off || (ways[i].load == tsr__bench_load_whole && !with_whole)) continue;
+        void *part = (char *)result + ways[i].result;
+        TSR__TRY(measure(b, ways[i].load, part));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run(bench *b) {
+    size_t whole = 0;
+    bool with_whole = false;
+    tsr_bench_load_result warm_up = {0};
+    TSR__TRY(tsr_status_agree(b->load.engine, size_up(b, &whole)));
+    TSR__TRY(tsr__memory_check(b->load.engine, "the streamed load", b->load.weight_bytes, 0, b->o->force));
+    TSR__TRY(fits_whole(b, whole, &with_whole));
+    if (!b->o->cold) TSR__TRY(measure_round(b, with_whole, &warm_up));
+    for (int i = 0; i < b->o->repeats; i++) TSR__TRY(measure_round(b, with_whole, &b->result));
     return TSR_OK;
 }
 
 static tsr_status resolve(bench *b) {
-    int size = b->engine->size;
-    b->degree = b->o->tp_degree ? b->o->tp_degree : size;
-    b->rank = b->o->as_rank >= 0 ? b->o->as_rank : b->engine->rank;
-    if (!b->o->folder) return tsr__fail(b->engine, TSR_ARG, "bench load needs a folder");
-    if (b->o->as_rank >= 0 && (size != 1 || b->rank >= b->degree))
-        return tsr__fail(b->engine, TSR_ARG, "rank %d of %d can be imagined by one rank only, but there are %d",
-                         b->rank, b->degree, size);
-    if (b->o->as_rank < 0 && b->degree != size)
-        return tsr__fail(b->engine, TSR_ARG, "tp %d needs as many ranks, but there are %d", b->degree, size);
+    tsr_engine *engine = b->load.engine;
+    const tsr_bench_load_options *o = b->o;
+    int size = engine->size;
+    b->load.folder = o->folder;
+    b->load.degree = o->tp_degree ? o->tp_degree : size;
+    b->load.rank = b->result.rank = o->as_rank >= 0 ? o->as_rank : engine->rank;
+    if (!o->folder || o->repeats < 1)
+        return tsr__fail(engine, TSR_ARG, "bench load needs a folder and at least one repeat");
+    if (o->as_rank >= 0 && (size != 1 || b->load.rank >= b->load.degree))
+        return tsr__fail(engine, TSR_ARG, "rank %d of %d can be imagined by one rank only, but there are %d",
+                         b->load.rank, b->load.degree, size);
+    if (o->as_rank < 0 && b->load.degree != size)
+        return tsr__fail(engine, TSR_ARG, "tp %d needs as many ranks, but there are %d", b->load.degree, size);
     return TSR_OK;
 }
 
@@ -245,9 +144,8 @@ tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *opti
     tsr_bench_load_options o = TSR_BENCH_LOAD_OPTIONS_INIT;
     size_t bytes[TSR__MAX_RANKS];
     tsr__take_options(&o, sizeof o, options);
-    bench b = {.engine = engine, .o = &o};
+    bench b = {.load = {.engine = engine}, .o = &o};
     TSR__TRY(resolve(&b));
-    b.result.rank = b.rank;
     TSR__TRY(run(&b));
     for (int i = 0; i < engine->size; i++) bytes[i] = sizeof b.result;
     return tsr__all_gather(tsr__world(engine), &b.result, bytes, results);

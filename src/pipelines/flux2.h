@@ -39,7 +39,7 @@ typedef struct tsr__flux2_call {
     float *sigmas, *timesteps; /* [steps + 1], [steps] */
     float *noise, *latents;    /* [rows, C, h, w]; [rows, L, C] */
     float *t_rows, dt;         /* timestep/1000 for each row, and the sigma difference, of the step in work */
-    float *vae_out;            /* [3, H, W] of the picture in work, or of all where they are dumped */
+    float *vae_out;            /* [3, H, W] of the picture in work, or of all where they are told */
     struct {
         float *latents, *z, *image; /* [L, C], [C/4, 2h, 2w], [3, H, W] of the picture in work; belong to others */
     } picture;
@@ -47,6 +47,7 @@ typedef struct tsr__flux2_call {
     tsr__view *kept_latents; /* [rows, L, C] on the device */
     tsr__exec *exec[TSR__N_MODELS];
     tsr__graph *step_graph, *decode_graph;
+    tsr__outputs outputs; /* who is told the stages: the dump, the caller's hook */
     tsr__dump dump;
     tsr_images *images;
 } tsr__flux2_call;
@@ -54,6 +55,9 @@ typedef struct tsr__flux2_call {
 /* What is asked for, with defaults filled in and bounds checked. Errors: ARG, SHAPE. (flux2_request.c) */
 TSR_NODISCARD tsr_status tsr__flux2_resolve(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_resolve_length(tsr_engine *engine, int64_t given, int64_t *out);
+
+/* The picture of those options, which name a prompt. Errors: ARG, SHAPE. (flux2_request.c) */
+TSR_NODISCARD tsr_status tsr__flux2_picture(tsr_pipeline *p, const tsr_generate_options *options, tsr__picture *out);
 
 /* Sigmas and timesteps. After the memory check: a picture too large for the formula of mu is too large for the machine
  * first. Errors: ARG, NOMEM. (flux2_request.c) */
@@ -81,7 +85,9 @@ TSR_NODISCARD tsr_status tsr__flux2_denoise(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_load_vae(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_decode(tsr__flux2_call *c);
 
-/* What is known before the first weight is read, and what the call ends with. (flux2_dump.c) */
+/* Whom to tell the stages. Then what is known before the first weight is read, and what the call ends with. Errors: IO,
+ * NOMEM, those of hooks. Local. (flux2_dump.c) */
+TSR_NODISCARD tsr_status tsr__flux2_open_outputs(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_dump_start(tsr__flux2_call *c);
 TSR_NODISCARD tsr_status tsr__flux2_dump_end(tsr__flux2_call *c);
 

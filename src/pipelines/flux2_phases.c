@@ -64,7 +64,7 @@ static tsr_status keep_text(tsr__flux2_call *c, tsr__flux2_text *t) {
 tsr_status tsr__flux2_record(tsr__flux2_call *c) {
     for (int i = 0; i < TSR__N_MODELS; i++) {
         TSR__TRY(tsr__exec_create(c->engine, c->p->dtype, &c->exec[i]));
-        tsr__exec_explain(c->exec[i], c->dump.blocks);
+        tsr__exec_explain(c->exec[i], tsr__outputs_modules_wanted(&c->outputs));
     }
     TSR__TRY(record_encode(c, &c->prompt));
     TSR__TRY(record_encode(c, &c->negative));
@@ -96,9 +96,9 @@ static tsr_status encode_here(tsr__flux2_call *c) {
     tsr__exec *x = c->exec[TSR__TEXT_ENCODER];
     double start = tsr__seconds();
     tsr_status first = TSR_OK, second = TSR_OK;
-    tsr__dump_tap(&c->dump, x, c->p->models[TSR__TEXT_ENCODER]);
+    tsr__outputs_watch(&c->outputs, x, c->p->models[TSR__TEXT_ENCODER]);
     if (c->prompt.graph) first = tsr__exec_run(x, c->prompt.graph, &c->prompt.encode);
-    tsr__dump_tap(&c->dump, x, NULL);
+    tsr__outputs_watch(&c->outputs, x, NULL);
     if (c->negative.graph) second = tsr__exec_run(x, c->negative.graph, &c->negative.encode);
     if (first != TSR_OK || second != TSR_OK) return first != TSR_OK ? first : second;
     return progress(c, TSR_PHASE_ENCODE, TSR__TEXT_ENCODER, n_encodings(c), n_encodings(c), start);
@@ -128,10 +128,10 @@ static tsr_status store_text(tsr__flux2_call *c, const tsr__flux2_text *t) {
     for (int i = 0; i < 2; i++) {
         static const char *const names[2][2] = {{"prompt_embeds", "transformer_in.encoder_hidden_states"},
                                                 {"neg_prompt_embeds", "neg_transformer_in.encoder_hidden_states"}};
-        tsr__dump_add(&c->dump, names[negative][i], TSR_F32, TSR__SHAPE(c->rows, t->S, c->J), repeated);
+        tsr__outputs_stage(&c->outputs, names[negative][i], TSR_F32, TSR__SHAPE(c->rows, t->S, c->J), repeated);
     }
     tsr__free(c->engine, repeated);
-    return status;
+    return status == TSR_OK ? c->outputs.status : status;
 }
 
 void tsr__flux2_set_step(tsr__flux2_call *c, int i) {
@@ -142,14 +142,14 @@ void tsr__flux2_set_step(tsr__flux2_call *c, int i) {
 static tsr_status denoise_step(tsr__flux2_call *c, int i) {
     tsr__exec *x = c->exec[TSR__TRANSFORMER];
     tsr__flux2_set_step(c, i);
-    tsr__dump_tap(&c->dump, x, i == 0 ? c->p->models[TSR__TRANSFORMER] : NULL);
+    tsr__outputs_watch(&c->outputs, x, i == 0 ? c->p->models[TSR__TRANSFORMER] : NULL);
     TSR__TRY(tsr__exec_run(x, c->step_graph, c));
-    if (!c->dump.path) return TSR_OK;
+    if (!tsr__outputs_told(&c->outputs)) return TSR_OK;
     char name[64];
     snprintf(name, sizeof name, "latents_step_%d", i);
     TSR__TRY(tsr__exec_load(x, c->kept_latents, c->latents));
-    tsr__dump_add(&c->dump, name, TSR_F32, TSR__SHAPE(c->rows, c->L, c->C), c->latents);
-    return TSR_OK;
+    tsr__outputs_stage(&c->outputs, name, TSR_F32, TSR__SHAPE(c->rows, c->L, c->C), c->latents);
+    return c->outputs.status;
 }
 
 tsr_status tsr__flux2_load_transformer(tsr__flux2_call *c) {
@@ -175,7 +175,7 @@ static tsr_status make_outputs(tsr__flux2_call *c) {
     size_t per_z = (size_t)(z[1] * z[2] * z[3]), per_image = (size_t)(3 * c->height * c->width), rows = (size_t)c->rows;
     c->images->latents = (tsr_tensor){"latents", TSR_F32, 4, {c->rows, z[1], z[2], z[3]}, NULL};
     c->images->latents.data = tsr__calloc(c->engine, rows, per_z * sizeof(float));
-    c->vae_out = tsr__calloc(c->engine, c->dump.path ? rows : 1, per_image * sizeof(float));
+    c->vae_out = tsr__calloc(c->engine, tsr__outputs_told(&c->outputs) ? rows : 1, per_image * sizeof(float));
     if (!c->o->output_latents) c->images->pixels = tsr__calloc(c->engine, rows, per_image);
     bool all = c->images->latents.data && c->vae_out && (c->o->output_latents || c->images->pixels);
     return all ? TSR_OK : TSR_NOMEM;
@@ -186,7 +186,7 @@ static tsr_status decode_row(tsr__flux2_call *c, int64_t row) {
     int64_t per_image = 3 * c->height * c->width;
     c->picture.latents = c->latents + row * c->L * c->C;
     c->picture.z = (float *)c->images->latents.data + (size_t)row * per_z;
-    c->picture.image = c->vae_out + (c->dump.path ? row * per_image : 0);
+    c->picture.image = c->vae_out + (tsr__outputs_told(&c->outputs) ? row * per_image : 0);
     TSR__TRY(tsr__exec_run(c->exec[TSR__VAE], c->decode_graph, c));
     if (c->images->pixels)
         tsr__pixels_from_image(c->picture.image, c->height, c->width, c->images->pixels + row * per_image);
@@ -199,7 +199,7 @@ tsr_status tsr__flux2_load_vae(tsr__flux2_call *c) { return make_outputs(c); }
 static tsr_status decode_here(tsr__flux2_call *c) {
     double start = tsr__seconds();
     for (int64_t i = 0; i < c->rows; i++) {
-        tsr__dump_tap(&c->dump, c->exec[TSR__VAE], i == 0 && c->rows == 1 ? c->p->models[TSR__VAE] : NULL);
+        tsr__outputs_watch(&c->outputs, c->exec[TSR__VAE], i == 0 && c->rows == 1 ? c->p->models[TSR__VAE] : NULL);
         TSR__TRY(progress(c, TSR_PHASE_DECODE, TSR__VAE, i, c->rows, start));
         TSR__TRY(decode_row(c, i));
     }

@@ -105,6 +105,15 @@ tsr_status tsr__flux2_resolve(tsr__flux2_call *c) {
     return resolve_guidance(c);
 }
 
+tsr_status tsr__flux2_picture(tsr_pipeline *p, const tsr_generate_options *options, tsr__picture *out) {
+    tsr__flux2_call c = {.engine = p->engine, .p = p, .o = options};
+    int64_t text = 0;
+    TSR__TRY(tsr__flux2_resolve(&c));
+    TSR__TRY(tsr__flux2_resolve_length(p->engine, options->max_sequence_length, &text));
+    *out = (tsr__picture){c.height, c.width, pixels_per_token(p), text, c.rows, c.cfg ? 2 : 1};
+    return TSR_OK;
+}
+
 tsr_status tsr__flux2_schedule(tsr__flux2_call *c) {
     c->sigmas = tsr__calloc(c->engine, (size_t)c->steps + 1, sizeof *c->sigmas);
     c->timesteps = tsr__calloc(c->engine, (size_t)c->steps, sizeof *c->timesteps);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const char *const folder_of[TSR__N_MODELS] = {"text_encoder", "transformer", "vae"};
+const char *const tsr__role_folders[TSR__N_MODELS] = {"text_encoder", "transformer", "vae"};
 
 /* model_index.json names a component as [library, class]. */
 static tsr_status check_component(tsr_pipeline *p, tsr__config *index, const char *name, const char *wanted) {
@@ -29,13 +29,14 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
         return tsr__fail(p->engine, TSR_UNSUPPORTED,
                          "%s: the pipeline is a \"%s\", which Tessera does not have; it has %s", index->path,
                          class_name, tsr__pipeline_classes(known, sizeof known));
-    for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(check_component(p, index, folder_of[i], p->desc->models[i]));
+    for (int i = 0; i < TSR__N_MODELS; i++)
+        TSR__TRY(check_component(p, index, tsr__role_folders[i], p->desc->models[i]));
     TSR__TRY(check_component(p, index, "tokenizer", p->desc->tokenizer));
     TSR__TRY(check_component(p, index, "scheduler", p->desc->scheduler));
     return p->desc->read_index(p, index);
 }
 
-static tsr_status open_index(tsr_pipeline *p) {
+tsr_status tsr__pipeline_open_index(tsr_pipeline *p) {
     TSR__TRY(tsr__folder_check(p->engine, p->folder, "model_index.json"));
     char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
     if (!path) return TSR_NOMEM;
@@ -51,15 +52,16 @@ static tsr_status open_index(tsr_pipeline *p) {
 static tsr_status open_model(tsr_pipeline *p, int role) {
     tsr_model *given = p->models[role];
     if (given && strcmp(given->desc->class_name, p->desc->models[role]) != 0)
-        return tsr__fail(p->engine, TSR_ARG, "the %s given is a %s, but %s takes a %s", folder_of[role],
+        return tsr__fail(p->engine, TSR_ARG, "the %s given is a %s, but %s takes a %s", tsr__role_folders[role],
                          given->desc->class_name, p->desc->class_name, p->desc->models[role]);
     if (given) {
-        given->component = folder_of[role];
+        given->component = tsr__role_folders[role];
         return TSR_OK;
     }
-    char *folder = tsr__path_join(p->engine, p->folder, folder_of[role]);
+    char *folder = tsr__path_join(p->engine, p->folder, tsr__role_folders[role]);
     if (!folder) return TSR_NOMEM;
-    tsr_status status = tsr__model_open(p->engine, folder, folder_of[role], p->desc->models[role], &p->models[role]);
+    tsr_status status =
+        tsr__model_open(p->engine, folder, tsr__role_folders[role], p->desc->models[role], &p->models[role]);
     tsr__free(p->engine, folder);
     return status;
 }
@@ -95,8 +97,7 @@ static tsr_status encoder_degree(tsr_pipeline *p, int asked, int *degree) {
     *degree = asked ? asked : size;
     if (*degree == 1) return TSR_OK;
     TSR__TRY(tsr__model_mark(encoder));
-    tsr__tp_plan plan = tsr__model_tp_plan(encoder);
-    while (!asked && !tsr__tp_degree_fits(encoder->self, &plan, *degree)) (*degree)--;
+    if (!asked) *degree = tsr__model_largest_degree(encoder, size);
     return TSR_OK;
 }
 
@@ -107,6 +108,7 @@ static tsr_status split_models(tsr_pipeline *p, int encoder_tp) {
     for (int i = 0; i < TSR__N_MODELS; i++) p->part[i] = p->borrowed[i] || i != TSR__VAE || rank == 0;
     if (!p->borrowed[TSR__TEXT_ENCODER]) p->part[TSR__TEXT_ENCODER] = rank < encoder_tp;
     tsr_status status = tsr__comm_split(tsr__world(p->engine), rank < encoder_tp ? 0 : -1, &p->encoder_comm);
+    if (p->encoder_comm) p->encoder_comm->axis = "tp";
     if (status == TSR_OK && !p->borrowed[TSR__TRANSFORMER])
         status = tsr__model_split(p->models[TSR__TRANSFORMER], l->tp, l->tp_rank, l->tp_degree);
     if (status == TSR_OK && !p->borrowed[TSR__TEXT_ENCODER] && rank < encoder_tp)
@@ -119,7 +121,7 @@ static tsr_status open_files(tsr_pipeline *p, const char *model, int asked, int 
     if (p->dtype != TSR_DTYPE_NONE && p->dtype != TSR_F32 && p->dtype != TSR_BF16 && p->dtype != TSR_F16)
         return tsr__fail(p->engine, TSR_ARG, "dtype %s: give float32, bfloat16 or float16", tsr_dtype_name(p->dtype));
     TSR__TRY(tsr__hub_resolve(p->engine, model, &p->folder));
-    TSR__TRY(open_index(p));
+    TSR__TRY(tsr__pipeline_open_index(p));
     TSR__TRY(open_models(p));
     TSR__TRY(open_rest(p));
     return p->borrowed[TSR__TEXT_ENCODER] ? TSR_OK : encoder_degree(p, asked, encoder_tp);

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "models/models.h"
+#include "models/outputs.h"
 #include "schedulers/scheduling_flow_match_euler_discrete.h"
 
 #include <tessera/pipeline.h>
@@ -20,6 +21,8 @@ typedef struct tsr_pipeline_desc {
     tsr_status (*generate)(tsr_pipeline *pipeline, const tsr_generate_options *options, tsr_images **out);
     tsr_status (*tokenize)(tsr_pipeline *pipeline, const char *prompt, int64_t max_sequence_length, int64_t **ids,
                            size_t *n);
+    /* What generate would draw: sizes rounded, defaults filled in. The models need not be loaded. */
+    tsr_status (*picture)(tsr_pipeline *pipeline, const tsr_generate_options *options, tsr__picture *out);
 } tsr_pipeline_desc;
 
 struct tsr_pipeline {
@@ -37,6 +40,10 @@ struct tsr_pipeline {
     tsr__flow_match_euler scheduler;
 };
 
+extern const char *const tsr__role_folders[TSR__N_MODELS]; /* "transformer" */
+/* Reads model_index.json of p->folder: what a pipeline is, of which classes. Errors: IO, FORMAT, UNSUPPORTED. */
+TSR_NODISCARD tsr_status tsr__pipeline_open_index(tsr_pipeline *p);
+
 /* The descriptor of a pipeline class, or NULL; all class names, joined by ", ". */
 const tsr_pipeline_desc *tsr__pipeline_desc_find(const char *class_name);
 const char *tsr__pipeline_classes(char *text, size_t size);
@@ -47,25 +54,18 @@ TSR_NODISCARD tsr_status tsr__hub_resolve(tsr_engine *engine, const char *model,
 
 /* --- stages --- */
 
-/* Tensors of a call that are written as stages.safetensors. Without a folder everything here does nothing. */
+/* Tensors of a call that are written as stages.safetensors. */
 typedef struct tsr__dump {
     tsr_engine *engine;
-    char *path; /* of stages.safetensors; NULL: no dump */
-    bool blocks;
+    char *path; /* of stages.safetensors; NULL: nothing to save */
     tsr_tensor *tensors;
     size_t n, capacity;
-    tsr_status status; /* sticky */
-    const tsr_model *tapped;
 } tsr__dump;
 
-/* Makes the folder and checks that it can be written. folder NULL: no dump. */
-TSR_NODISCARD tsr_status tsr__dump_open(tsr_engine *engine, const char *folder, bool blocks, tsr__dump *out);
-/* Adds a copy of data under a name that is not there yet. */
-void tsr__dump_add(tsr__dump *dump, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
-                   const void *data);
-/* Adds the outputs of `model`'s modules (its root as <component>_out, neg_<component>_out the second time) to the dump.
- */
-void tsr__dump_tap(tsr__dump *dump, tsr__exec *x, const tsr_model *model);
+/* Makes the folder and checks that it can be written. Owner of *out: the caller (tsr__dump_free). */
+TSR_NODISCARD tsr_status tsr__dump_open(tsr_engine *engine, const char *folder, tsr__dump *out);
+/* A tsr_output_hook: keeps a copy. Errors: NOMEM. */
+tsr_status tsr__dump_take(void *dump, const tsr_tensor *output);
 TSR_NODISCARD tsr_status tsr__dump_save(tsr__dump *dump);
 void tsr__dump_free(tsr__dump *dump);
 

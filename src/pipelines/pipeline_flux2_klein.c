@@ -78,11 +78,8 @@ static tsr_status new_images(tsr__flux2_call *c) {
 
 /* What a rank can find out by itself: sizes, ids, shapes. */
 static tsr_status plan(tsr__flux2_call *c) {
-    const char *folder = c->engine->rank == 0 ? c->o->dump : NULL;
-    if (c->o->dump_blocks && c->engine->size > 1)
-        return tsr__fail(c->engine, TSR_UNSUPPORTED, "dump_blocks shows one rank's modules: draw on one rank for it");
     TSR__TRY(tsr__flux2_resolve(c));
-    TSR__TRY(tsr__dump_open(c->engine, folder, c->o->dump_blocks, &c->dump));
+    TSR__TRY(tsr__flux2_open_outputs(c));
     TSR__TRY(tsr__flux2_take_text(c));
     return tsr__flux2_record(c);
 }
@@ -182,4 +179,5 @@ const tsr_pipeline_desc tsr__flux2_klein = {
     .read_index = klein_read_index,
     .generate = klein_generate,
     .tokenize = klein_tokenize,
+    .picture = tsr__flux2_picture,
 };

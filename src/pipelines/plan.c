@@ -1,85 +1,36 @@
-/* Plans without ranks: the trees of a folder, marked and split as they would be. */
-#include <tessera/plan.h>
+/* Plans without ranks: what the components of a folder would be on each of them. */
+#include "pipelines/plan.h"
 
-#include "base/text.h"
 #include "io/file.h"
 #include "pipelines/pipeline.h"
 
 #include <string.h>
 
-/* --- a component --- */
+/* --- components --- */
 
-typedef struct listing {
-    tsr_engine *engine;
-    tsr_plan *plan;
-} listing;
-
-static tsr_status count_weight(void *user, tsr__param *param) {
-    (void)param;
-    ++*(size_t *)user;
+static tsr_status look_for(tsr_engine *engine, const char *folder, const char *name, bool *found) {
+    char *path = tsr__path_join(engine, folder, name);
+    if (!path) return TSR_NOMEM;
+    *found = tsr__path_exists(path);
+    tsr__free(engine, path);
     return TSR_OK;
 }
 
-static tsr_status add_weight(void *user, tsr__param *param) {
-    listing *l = user;
-    char path[TSR__PATH_BYTES];
-    const tsr__shard_spec *spec = &param->spec;
-    bool split = l->plan->tp_degree > 1 && spec->style != TSR_REPLICATED;
-    tsr_plan_weight *w = &l->plan->weights[l->plan->n_weights];
-    *w = (tsr_plan_weight){.dtype = param->view.dtype, .ndim = param->view.ndim, .dim = -1};
-    w->name = tsr__strdup(l->engine, tsr__param_path(param, path, sizeof path));
-    if (!w->name) return TSR_NOMEM;
-    l->plan->n_weights++;
-    memcpy(w->shape, param->whole, sizeof w->shape);
-    memcpy(w->local_shape, param->view.shape, sizeof w->local_shape);
-    if (!split) return TSR_OK;
-    w->style = spec->style;
-    w->dim = spec->dim;
-    w->n_blocks = spec->n_blocks;
-    memcpy(w->blocks, spec->blocks, sizeof w->blocks);
-    return TSR_OK;
-}
-
-static void list_degrees(const tsr_model *model, tsr_plan *plan) {
-    tsr__tp_plan tp = tsr__model_tp_plan(model);
-    for (int d = 1; d <= TSR_MAX_DEGREES; d++)
-        if (d == 1 || (tp.rules.n && tsr__tp_degree_fits(model->self, &tp, d))) plan->degrees[plan->n_degrees++] = d;
-}
-
-/* Fills plan from a model that is open; leaves what it has allocated in it, also after a failure. */
-static tsr_status fill(tsr_model *model, int degree, tsr_plan *plan) {
-    listing l = {model->engine, plan};
-    size_t n = 0;
-    plan->class_name = model->desc->class_name;
-    plan->whole_bytes = model->weight_bytes;
-    plan->tp_degree = degree;
-    TSR__TRY(tsr__module_visit_params(model->self, count_weight, &n));
-    plan->weights = tsr__calloc(model->engine, n, sizeof *plan->weights);
-    if (!plan->weights) return TSR_NOMEM;
-    if (model->desc->tp_plan.n) TSR__TRY(tsr__model_mark(model));
-    TSR__TRY(tsr__model_split(model, NULL, 0, degree));
-    plan->rank_bytes = model->weight_bytes;
-    list_degrees(model, plan);
-    return tsr__module_visit_params(model->self, add_weight, &l);
-}
-
-static bool has_weights(tsr_engine *engine, const char *folder) {
+static tsr_status look_for_weights(tsr_engine *engine, const char *folder, bool *found) {
     static const char *const names[] = {"diffusion_pytorch_model.safetensors.index.json",
                                         "diffusion_pytorch_model.safetensors", "model.safetensors.index.json",
                                         "model.safetensors"};
-    bool found = false;
-    for (size_t i = 0; i < TSR__COUNT(names) && !found; i++) {
-        char *path = tsr__path_join(engine, folder, names[i]);
-        found = path && tsr__path_exists(path);
-        tsr__free(engine, path);
-    }
-    return found;
+    *found = false;
+    for (size_t i = 0; i < TSR__COUNT(names) && !*found; i++) TSR__TRY(look_for(engine, folder, names[i], found));
+    return TSR_OK;
 }
 
-static tsr_status open_component(tsr_engine *engine, const char *path, const char *component, tsr_model **out) {
+static tsr_status open_component(tsr_engine *engine, const char *path, tsr_model **out) {
     const int64_t layers[2] = {-1, -1};
     if (!tsr__path_is_folder(path)) return tsr__model_from_config(engine, path, TSR_BF16, layers, out);
-    if (has_weights(engine, path)) return tsr__model_open(engine, path, component, NULL, out);
+    bool weights = false;
+    TSR__TRY(look_for_weights(engine, path, &weights));
+    if (weights) return tsr__model_open(engine, path, "model", NULL, out);
     char *config = tsr__path_join(engine, path, "config.json");
     if (!config) return TSR_NOMEM;
     tsr_status status = tsr__model_from_config(engine, config, TSR_BF16, layers, out);
@@ -87,69 +38,130 @@ static tsr_status open_component(tsr_engine *engine, const char *path, const cha
     return status;
 }
 
-/* --- a pipeline --- */
-
-static const char *const components[] = {"text_encoder", "transformer", "vae"};
-
-/* The degree that a component of a pipeline runs at. */
-static int degree_in_pipeline(tsr_model *model, const char *component, int tp, int encoder_tp) {
-    tsr__tp_plan plan = tsr__model_tp_plan(model);
-    if (!plan.rules.n || tsr__model_mark(model) != TSR_OK) return 1;
-    if (strcmp(component, "text_encoder") != 0) return tp;
-    int degree = encoder_tp ? encoder_tp : tp;
-    while (!encoder_tp && !tsr__tp_degree_fits(model->self, &plan, degree)) degree--;
-    return degree;
+static void take_tp_plan(const tsr__planning *p, tsr_model *model) {
+    if (p->parallel.tp_plan) model->tp_plan = *p->parallel.tp_plan;
 }
 
-static tsr_status plan_component(tsr_engine *engine, const char *folder, const char *component, const int degrees[2],
-                                 tsr_plan *plan) {
-    char *path = tsr__path_join(engine, folder, component);
-    tsr_model *model = NULL;
-    tsr_status status = path ? open_component(engine, path, component, &model) : TSR_NOMEM;
-    plan->component = component;
-    if (status == TSR_OK) status = fill(model, degree_in_pipeline(model, component, degrees[0], degrees[1]), plan);
-    tsr_model_destroy(model);
-    tsr__free(engine, path);
-    return status;
-}
-
-static tsr_status plan_alone(tsr_engine *engine, const char *path, int degree, tsr_plan *plan) {
-    tsr_model *model = NULL;
-    TSR__TRY(open_component(engine, path, "model", &model));
-    plan->component = model->desc->component;
-    tsr_status status = fill(model, degree, plan);
-    tsr_model_destroy(model);
-    return status;
-}
-
-static bool is_pipeline(tsr_engine *engine, const char *path) {
-    char *index = tsr__path_join(engine, path, "model_index.json");
-    bool found = index && tsr__path_exists(index);
-    tsr__free(engine, index);
-    return found;
-}
-
-static tsr_status make_plans(tsr_engine *engine, const char *path, const int degrees[2], tsr_plan *plans, size_t n) {
-    if (n == 1) return plan_alone(engine, path, degrees[0], plans);
-    for (size_t i = 0; i < n; i++) TSR__TRY(plan_component(engine, path, components[i], degrees, &plans[i]));
+/* A side in pixels: of tokens of 16, as all released models have. */
+static tsr_status take_side(tsr_engine *engine, const char *name, int64_t given, int64_t *out) {
+    enum { UNIT = 16, USUAL = 1024, MOST = 65536 };
+    int64_t asked = given ? given : USUAL, side = asked / UNIT * UNIT;
+    if (asked < UNIT || asked > MOST)
+        return tsr__fail(engine, TSR_ARG, "%s %lld: give a multiple of %d from %d to %d pixels", name, (long long)asked,
+                         UNIT, UNIT, MOST);
+    if (side != asked)
+        tsr__log(engine, TSR_LOG_WARNING, "%s must be a multiple of %d: counting with %lld", name, UNIT,
+                 (long long)side);
+    *out = side;
     return TSR_OK;
 }
 
-tsr_status tsr_plan_make(tsr_engine *engine, const char *path, int tp, int encoder_tp, tsr_plan **plans, size_t *n) {
-    const int degrees[2] = {tp, encoder_tp};
-    if (tp < 1 || encoder_tp < 0) return tsr__fail(engine, TSR_ARG, "degrees are at least 1, but tp is %d", tp);
-    char *folder = NULL;
-    if (tsr__path_exists(path))
-        folder = tsr__strdup(engine, path);
-    else
-        TSR__TRY(tsr__hub_resolve(engine, path, &folder));
-    if (!folder) return TSR_NOMEM;
-    size_t count = is_pipeline(engine, folder) ? TSR__COUNT(components) : 1;
-    tsr_plan *made = tsr__calloc(engine, count, sizeof *made);
-    tsr_status status = made ? make_plans(engine, folder, degrees, made, count) : TSR_NOMEM;
-    tsr__free(engine, folder);
+static tsr_status usual_picture(tsr__planning *p) {
+    const tsr_plan_options *o = &p->options;
+    p->picture = (tsr__picture){.unit = 16, .passes = 1};
+    p->picture.text_tokens = o->max_sequence_length ? o->max_sequence_length : 512;
+    p->picture.rows = o->num_images_per_prompt ? o->num_images_per_prompt : 1;
+    TSR__TRY(take_side(p->engine, "height", o->height, &p->picture.height));
+    return take_side(p->engine, "width", o->width, &p->picture.width);
+}
+
+static tsr_status plan_model(tsr__planning *p, tsr_model *model, tsr_plan *plan) {
+    model->component = model->desc->component;
+    take_tp_plan(p, model);
+    TSR__TRY(usual_picture(p));
+    TSR__TRY(tsr__plan_degrees(model, p->counts, &p->n_counts));
+    return tsr__plan_component(p, model, plan);
+}
+
+static tsr_status plan_alone(tsr__planning *p, const char *path, tsr_plan *plan) {
+    tsr_model *model = NULL;
+    TSR__TRY(open_component(p->engine, path, &model));
+    tsr_status status = plan_model(p, model, plan);
+    tsr_model_destroy(model);
+    return status;
+}
+
+/* --- pipelines --- */
+
+static tsr_status open_model(tsr_pipeline *pipeline, tsr__role role) {
+    const char *name = tsr__role_folders[role], *wanted = pipeline->desc->models[role];
+    char *path = tsr__path_join(pipeline->engine, pipeline->folder, name);
+    tsr_status status = path ? open_component(pipeline->engine, path, &pipeline->models[role]) : TSR_NOMEM;
+    tsr__free(pipeline->engine, path);
+    TSR__TRY(status);
+    tsr_model *model = pipeline->models[role];
+    model->component = name;
+    if (strcmp(model->desc->class_name, wanted) == 0) return TSR_OK;
+    return tsr__fail(pipeline->engine, TSR_FORMAT, "%s/%s: the class is %s, but model_index.json says %s",
+                     pipeline->folder, name, model->desc->class_name, wanted);
+}
+
+static tsr_status open_pipeline(tsr__planning *p, tsr_pipeline *pipeline) {
+    const char *prompt = "";
+    tsr_generate_options what = TSR_GENERATE_OPTIONS_INIT;
+    TSR__TRY(tsr__pipeline_open_index(pipeline));
+    for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(open_model(pipeline, (tsr__role)i));
+    for (int i = 0; i < TSR__N_MODELS; i++) pipeline->models[i]->dtype = pipeline->models[TSR__TEXT_ENCODER]->stored;
+    take_tp_plan(p, pipeline->models[TSR__TRANSFORMER]);
+    what.prompts = &prompt;
+    what.n_prompts = 1;
+    what.height = p->options.height;
+    what.width = p->options.width;
+    what.max_sequence_length = p->options.max_sequence_length;
+    what.num_images_per_prompt = (int)p->options.num_images_per_prompt;
+    TSR__TRY(pipeline->desc->picture(pipeline, &what, &p->picture));
+    return tsr__plan_degrees(pipeline->models[TSR__TRANSFORMER], p->counts, &p->n_counts);
+}
+
+static tsr_status plan_pipeline(tsr__planning *p, const char *folder, tsr_plan *plans) {
+    tsr_pipeline *pipeline = tsr__calloc(p->engine, 1, sizeof *pipeline);
+    if (!pipeline) return TSR_NOMEM;
+    *pipeline = (tsr_pipeline){.engine = p->engine, .folder = tsr__strdup(p->engine, folder)};
+    tsr_status status = pipeline->folder ? open_pipeline(p, pipeline) : TSR_NOMEM;
+    for (int i = 0; i < TSR__N_MODELS && status == TSR_OK; i++)
+        status = tsr__plan_component(p, pipeline->models[i], &plans[i]);
+    tsr_pipeline_destroy(pipeline);
+    return status;
+}
+
+/* --- what is asked for --- */
+
+/* The ranks that the degrees ask for, which must be some. */
+static tsr_status take_parallel(tsr__planning *p) {
+    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    tsr__layout layout;
+    tsr__take_options(&parallel, sizeof parallel, p->options.parallel);
+    TSR__TRY(tsr__layout_imagine(p->engine, &parallel, 0, &layout));
+    p->parallel = parallel;
+    p->ranks = layout.tp_degree;
+    tsr__layout_close(&layout);
+    if (parallel.text_encoder_tp >= 0 && parallel.text_encoder_tp <= p->ranks) return TSR_OK;
+    return tsr__fail(p->engine, TSR_ARG, "the text encoder cannot be split over %d ranks: there are %d",
+                     parallel.text_encoder_tp, p->ranks);
+}
+
+static tsr_status take_options(tsr__planning *p, const tsr_plan_options *options) {
+    enum { MOST_TEXT = 1 << 20, MOST_IMAGES = 4096 };
+    tsr_plan_options o = TSR_PLAN_OPTIONS_INIT;
+    tsr__take_options(&o, sizeof o, options);
+    p->options = o;
+    if (o.max_sequence_length < 0 || o.max_sequence_length > MOST_TEXT)
+        return tsr__fail(p->engine, TSR_ARG, "max_sequence_length %lld: give a number from 1 to %d",
+                         (long long)o.max_sequence_length, MOST_TEXT);
+    if (o.num_images_per_prompt < 0 || o.num_images_per_prompt > MOST_IMAGES)
+        return tsr__fail(p->engine, TSR_ARG, "num_images_per_prompt %lld: give a number from 1 to %d",
+                         (long long)o.num_images_per_prompt, MOST_IMAGES);
+    return take_parallel(p);
+}
+
+static tsr_status make_plans(tsr__planning *p, const char *folder, tsr_plan **plans, size_t *n) {
+    TSR__TRY(look_for(p->engine, folder, "model_index.json", &p->is_pipeline));
+    size_t count = p->is_pipeline ? TSR__N_MODELS : 1;
+    tsr_plan *made = tsr__calloc(p->engine, count, sizeof *made);
+    if (!made) return TSR_NOMEM;
+    tsr_status status = (p->is_pipeline ? plan_pipeline : plan_alone)(p, folder, made);
     if (status != TSR_OK) {
-        tsr_plans_free(engine, made, count);
+        tsr_plans_free(p->engine, made, count);
         return status;
     }
     *plans = made;
@@ -157,10 +169,30 @@ tsr_status tsr_plan_make(tsr_engine *engine, const char *path, int tp, int encod
     return TSR_OK;
 }
 
+tsr_status tsr_plan_make(tsr_engine *engine, const char *path, const tsr_plan_options *options, tsr_plan **plans,
+                         size_t *n) {
+    tsr__planning p = {.engine = engine};
+    char *folder = NULL;
+    TSR__TRY(take_options(&p, options));
+    if (tsr__path_exists(path))
+        folder = tsr__strdup(engine, path);
+    else
+        TSR__TRY(tsr__hub_resolve(engine, path, &folder));
+    if (!folder) return TSR_NOMEM;
+    tsr_status status = make_plans(&p, folder, plans, n);
+    tsr__free(engine, folder);
+    return status;
+}
+
+static void free_plan(tsr_engine *engine, tsr_plan *plan) {
+    for (size_t i = 0; i < plan->n_weights; i++) tsr__free(engine, (char *)(uintptr_t)plan->weights[i].name);
+    for (size_t i = 0; i < plan->n_collectives; i++) tsr__free(engine, (char *)(uintptr_t)plan->collectives[i].axis);
+    for (size_t i = 0; i < plan->n_problems; i++) tsr__free(engine, plan->problems[i]);
+    void *const arrays[] = {plan->weights, plan->ranks, plan->collectives, plan->problems};
+    for (size_t i = 0; i < TSR__COUNT(arrays); i++) tsr__free(engine, arrays[i]);
+}
+
 void tsr_plans_free(tsr_engine *engine, tsr_plan *plans, size_t n) {
-    for (size_t i = 0; plans && i < n; i++) {
-        for (size_t w = 0; w < plans[i].n_weights; w++) tsr__free(engine, (char *)(uintptr_t)plans[i].weights[w].name);
-        tsr__free(engine, plans[i].weights);
-    }
+    for (size_t i = 0; plans && i < n; i++) free_plan(engine, &plans[i]);
     tsr__free(engine, plans);
 }

@@ -57,8 +57,25 @@ run "$TESSERA" forward big --inputs inputs.safetensors --no-progress -o one.safe
 same timed.safetensors one.safetensors --tolerance 2e-5
 tail -n 1 compared
 
-name "bench load"
-run mpirun -n 2 "$TESSERA" bench load big --tp 2 --no-progress
+name "bench load: at most 64 MB beyond the part, whole beside it"
+run mpirun -n 2 "$TESSERA" bench load big --tp 2 --no-progress --json
 [ "$status" -eq 0 ] || fail "$(cat err)"
+for rank in 0 1; do
+    one=$(grep -o "{\"rank\": $rank,.*" out | sed 's/}}.*//; s/.*"streamed": //; s/, "whole".*//')
+    resident=$(echo "$one" | sed -E 's/.*"peak_resident_bytes": ([0-9]+).*/\1/')
+    echo "rank $rank: $one"
+    [ $((resident - part)) -le 64000000 ] || fail "rank $rank: $((resident - part)) bytes above its part"
+done
+
+name "FLUX.2-dev in full size, a hole for weights: one rank's part alone; everything only where it fits"
+mkdir dev
+cp "$source_root/bench/flux2-dev.json" dev/config.json
+all=$("$TESSERA_TOOLS/tessera-make-checkpoint" dev --sparse) || fail "no sparse checkpoint"
+[ "$all" -gt 64000000000 ] && [ "$(du -k dev | cut -f 1)" -lt 10000 ] || fail "$all bytes in $(du -k dev)"
+run "$TESSERA" bench load dev --as-rank 0 --of 48 --cold --repeats 1 --no-progress
+[ "$status" -eq 0 ] && grep -Eq '^ +0  streamed ' out || fail "$(cat out err)"
 cat out
+if [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -lt 60000000 ]; then
+    [ "$(grep -c 'whole is left out: .*needs .* MB available' err)" -eq 1 ] && ! grep -q '^ *0  whole' out || fail "$(cat out err)"
+fi
 finish

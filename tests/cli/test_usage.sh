@@ -17,7 +17,6 @@ name "commands"
 expect 2 'no command' "$TESSERA"
 expect 2 "unknown command 'genrate'; did you mean 'generate'" "$TESSERA" genrate
 expect 2 "unknown command 'x'" "$TESSERA" x
-expect 2 "'verify' is not in this version" "$TESSERA" verify x
 
 name "options: all the ways to write one lead to the model, which is not there"
 for words in "-H32 -W 32" "--height=32 --width 32" "--steps 2" "--num-inference-steps=2" "--tp 1 --ring=1 --ulysses 1" "--tp 2 --mesh ring=1,tp=2 --text-encoder-tp 1" \
@@ -42,7 +41,6 @@ done
 for option in ulysses-anything ring-anything rotate-method no-convert-to-fp32; do
     expect 2 "--$option: this version has tensor parallelism only" "${g[@]}" --$option x
 done
-expect 2 "--tp-plan: this version splits by the plan of the model's class" "${g[@]}" --tp-plan full
 for option in ring ulysses; do expect 2 "--$option 2: this version has tensor parallelism only" "${g[@]}" --$option 2; done
 
 name "degrees"

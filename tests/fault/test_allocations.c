@@ -16,6 +16,7 @@ static tsr_status draw(const attempt *a) {
     tsr_pipeline *pipeline = NULL;
     tsr_images *images = NULL;
     what.dump = a->dump;
+    what.dump_blocks = a->dump != NULL;
     tsr_status status = tsr_pipeline_from_pretrained(a->engine, a->folder, &options, &pipeline);
     if (status == TSR_OK) status = tsr_pipeline_generate(pipeline, &what, &images);
     tsr_images_free(a->engine, images);

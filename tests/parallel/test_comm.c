@@ -471,6 +471,40 @@ static tsr_status test_alone(tsr_engine *engine, void *user) {
     return TSR_OK;
 }
 
+/* --- one rank alone --- */
+
+typedef struct alone {
+    int calls, cores;
+    tsr_status status;
+} alone;
+
+static tsr_status alone_body(tsr_engine *engine, void *user) {
+    alone *a = user;
+    cpu_set_t cores;
+    a->calls++;
+    a->cores = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
+    RANK_CHECK(engine, tsr_engine_rank(engine) == 0 && tsr_engine_size(engine) == 1 && !tsr__world(engine));
+    void *memory = tsr__alloc(engine, 1000); /* of its own engine */
+    RANK_CHECK(engine, memory != NULL);
+    tsr__free(engine, memory);
+    return a->status == TSR_OK ? TSR_OK : tsr__fail(engine, a->status, "so it ended");
+}
+
+static tsr_status test_run_alone(tsr_engine *engine, void *user) {
+    (void)user;
+    bool first = tsr_engine_rank(engine) == 0;
+    size_t before = tsr_engine_memory_current(engine);
+    for (int fails = 0; fails < 2; fails++) {
+        alone a = {.status = fails ? TSR_FORMAT : TSR_OK};
+        RANK_CHECK(engine, tsr_run_alone(engine, alone_body, &a) == a.status);
+        RANK_CHECK(engine, a.calls == (first ? 1 : 0));
+        RANK_CHECK(engine, !first || !engine->host_threads || a.cores == CPU_COUNT(&engine->host_cores));
+        RANK_CHECK(engine, !fails || strcmp(tsr_engine_message(engine), "so it ended") == 0);
+        RANK_CHECK(engine, tsr_engine_memory_current(engine) == before);
+    }
+    return TSR_OK;
+}
+
 int main(int argc, char **argv) {
     static const rank_test tests[] = {
         {"alone", test_alone},
@@ -487,6 +521,7 @@ int main(int argc, char **argv) {
         {"agree", test_agree},
         {"many", test_many},
         {"large", test_large},
+        {"run_alone", test_run_alone},
     };
     return rank_tests_run(rank_test_count(argc, argv), tests, TSR__COUNT(tests));
 }

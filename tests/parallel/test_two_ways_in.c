@@ -50,14 +50,14 @@ static tsr_status add_to_digest(void *user, tsr__param *param) {
 
 /* Inputs of the transformer: numbers that are the same on every rank. The caller frees the data. */
 static size_t make_inputs(const tsr_model *model, tsr_tensor *inputs) {
-    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
+    const tsr__picture picture = {TOKENS, 1, 1, TEXT, 1, 1};
+    tsr__call call = tsr__call_for_picture(model, &picture);
     size_t n = 0;
-    model->desc->input_shapes(model->self, TOKENS, TEXT, shapes);
     for (int i = 0; model->desc->inputs[i].name; i++) {
         const tsr__argument *a = &model->desc->inputs[i];
-        if (!shapes[i][0]) continue;
-        tsr_tensor t = {.name = a->name, .dtype = TSR_F32, .ndim = a->ndim};
-        memcpy(t.shape, shapes[i], sizeof t.shape);
+        tsr_tensor t = call.inputs[i];
+        if (!t.ndim) continue;
+        t.dtype = TSR_F32;
         float *data = malloc(tsr_tensor_bytes(&t));
         for (int64_t k = 0; data && k < tsr_tensor_elements(&t); k++)
             data[k] = a->dtype == TSR_I64 ? (float)(k % 4)

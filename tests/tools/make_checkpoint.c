@@ -1,9 +1,11 @@
 /* tessera-make-checkpoint FOLDER SHARD_MB INPUTS TOKENS TEXT_TOKENS: random bfloat16 weights for FOLDER/config.json, in
- * shards of about SHARD_MB with an index, and INPUTS (.safetensors) for one forward of so many tokens. Prints the bytes
- * of all weights. */
+ * shards of about SHARD_MB with an index, and INPUTS (.safetensors) for one forward of so many tokens.
+ * tessera-make-checkpoint FOLDER --sparse: one file with a header and nothing but a hole behind it, which reads as
+ * zeros and takes no room on the disk. Prints the bytes of all weights. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/models.h"
 
@@ -110,25 +112,70 @@ static void save_index(const job *j) {
 }
 
 static void save_inputs(job *j, const tsr_model *model, const char *path, const char *tokens, const char *text_tokens) {
+    const tsr__picture picture = {atoll(tokens), 1, 1, atoll(text_tokens), 1, 1};
+    tsr__call call = tsr__call_for_picture(model, &picture);
     tsr_tensor inputs[TSR__MAX_ARGUMENTS];
-    int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
     size_t n = 0;
-    model->desc->input_shapes(model->self, atoll(tokens), atoll(text_tokens), shapes);
     for (int i = 0; model->desc->inputs[i].name; i++) {
-        const tsr__argument *a = &model->desc->inputs[i];
-        if (!shapes[i][0]) continue;
-        inputs[n] = (tsr_tensor){.name = a->name, .dtype = TSR_F32, .ndim = a->ndim};
-        memcpy(inputs[n].shape, shapes[i], sizeof inputs[n].shape);
+        if (!call.inputs[i].ndim) continue;
+        inputs[n] = call.inputs[i];
+        inputs[n].dtype = TSR_F32;
         int64_t elements = tsr_tensor_elements(&inputs[n]);
         float *data = inputs[n++].data = need(calloc((size_t)elements, sizeof *data));
-        for (int64_t k = 0; k < elements && a->dtype == TSR_F32; k++) data[k] = (float)(draw(j) >> 40) * 0x1p-24f;
+        bool random = call.inputs[i].dtype == TSR_F32;
+        for (int64_t k = 0; k < elements && random; k++) data[k] = (float)(draw(j) >> 40) * 0x1p-24f;
     }
     check(j, tsr_safetensors_save(j->engine, path, inputs, n, NULL));
     for (size_t i = 0; i < n; i++) free(inputs[i].data);
 }
 
+/* --- a sparse file --- */
+
+typedef struct header {
+    FILE *file;
+    size_t bytes; /* of the weights so far */
+} header;
+
+static tsr_status add_entry(void *user, tsr__param *param) {
+    header *h = user;
+    char path[TSR__PATH_BYTES];
+    size_t n = 2 * (size_t)tsr__view_elements(&param->view);
+    fprintf(h->file, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[", h->bytes ? "," : "{",
+            tsr__param_path(param, path, sizeof path));
+    for (int i = 0; i < param->view.ndim; i++) fprintf(h->file, "%s%lld", i ? "," : "", (long long)param->whole[i]);
+    fprintf(h->file, "],\"data_offsets\":[%zu,%zu]}", h->bytes, h->bytes + n);
+    h->bytes += n;
+    return TSR_OK;
+}
+
+static void save_sparse(job *j, tsr_model *model) {
+    char path[PATH_LENGTH];
+    unsigned char length[8];
+    snprintf(path, sizeof path, "%s/diffusion_pytorch_model.safetensors", j->folder);
+    header h = {.file = fopen(path, "wb")};
+    if (!h.file || fseek(h.file, sizeof length, SEEK_SET) != 0) die("cannot write", path);
+    check(j, tsr__module_visit_params(model->self, add_entry, &h));
+    fputc('}', h.file);
+    size_t end = (size_t)ftell(h.file), n = end - sizeof length;
+    for (size_t i = 0; i < sizeof length; i++) length[i] = (unsigned char)(n >> 8 * i);
+    rewind(h.file);
+    if (fwrite(length, sizeof length, 1, h.file) != 1 || fflush(h.file) != 0) die("cannot write", path);
+    if (ftruncate(fileno(h.file), (off_t)(end + h.bytes)) != 0 || fclose(h.file) != 0) die("cannot write", path);
+    j->all_bytes = h.bytes;
+}
+
+static void save_random(job *j, tsr_model *model, char **arguments) {
+    j->shard_bytes = strtoull(arguments[0], NULL, 10) * 1000000;
+    check(j, tsr__module_visit_params(model->self, add_param, j));
+    save_shard(j);
+    rename_shards(j);
+    save_index(j);
+    save_inputs(j, model, arguments[1], arguments[2], arguments[3]);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 6) die("usage:", "FOLDER SHARD_MB INPUTS TOKENS TEXT_TOKENS");
+    bool sparse = argc == 3 && strcmp(argv[2], "--sparse") == 0;
+    if (argc != 6 && !sparse) die("usage:", "FOLDER SHARD_MB INPUTS TOKENS TEXT_TOKENS | FOLDER --sparse");
     job *j = need(calloc(1, sizeof *j));
     char config[PATH_LENGTH];
     const int64_t layers[2] = {-1, -1};
@@ -137,15 +184,13 @@ int main(int argc, char **argv) {
     options.device = "ref";
     if (tsr_engine_create(&options, &j->engine) != TSR_OK) die("no engine", "");
     j->folder = argv[1];
-    j->shard_bytes = strtoull(argv[2], NULL, 10) * 1000000;
     j->random = 88172645463325252u;
     snprintf(config, sizeof config, "%s/config.json", j->folder);
     check(j, tsr__model_from_config(j->engine, config, TSR_BF16, layers, &model));
-    check(j, tsr__module_visit_params(model->self, add_param, j));
-    save_shard(j);
-    rename_shards(j);
-    save_index(j);
-    save_inputs(j, model, argv[3], argv[4], argv[5]);
+    if (sparse)
+        save_sparse(j, model);
+    else
+        save_random(j, model, argv + 2);
     printf("%zu\n", j->all_bytes);
     tsr_model_destroy(model);
     tsr_engine_destroy(j->engine);

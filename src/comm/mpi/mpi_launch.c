@@ -33,6 +33,8 @@ typedef struct process {
     tsr__mpi world;
     MPI_Comm ending; /* only for the end, where the ranks are not at the same point of `world` */
     int rank, size;
+    cpu_set_t cores; /* that this rank shares with others of its host, */
+    int sharers;     /* so many in all */
 } process;
 
 /* Did the user tell Open MPI where to put ranks? Each such option is handed down as one of these variables. */
@@ -57,7 +59,7 @@ static void undo_default_binding(void) {
 }
 
 /* Ranks of this host with equal masks divide its cores; ranks whose masks differ were placed by somebody. */
-static tsr_status bind(const process *p, tsr_engine_options *options) {
+static tsr_status bind(process *p, tsr_engine_options *options) {
     cpu_set_t masks[TSR__MAX_RANKS];
     MPI_Comm host = MPI_COMM_NULL;
     int rank = 0, size = 1, index = 0, count = 0;
@@ -75,7 +77,9 @@ static tsr_status bind(const process *p, tsr_engine_options *options) {
         index += i < rank;
         count++;
     }
-    tsr__bind_share(&masks[rank], index, count, options);
+    p->cores = masks[rank];
+    p->sharers = count;
+    tsr__bind_share(&p->cores, index, count, options);
     return TSR_OK;
 }
 
@@ -87,7 +91,10 @@ static tsr_status make_engine(process *p) {
     if (status == TSR_OK) status = tsr__launch_engine(&options, p->rank, p->size, reason, &p->engine);
     int worst = (int)status;
     if (MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) worst = TSR_COMM;
-    if (worst == TSR_OK) return TSR_OK;
+    if (worst == TSR_OK) {
+        tsr__note_host(p->engine, &p->cores, p->sharers);
+        return TSR_OK;
+    }
     tsr_engine_destroy(p->engine);
     if (status != TSR_OK) return tsr__launch_say(p->launch, status, "rank %d %s", p->rank, reason);
     return tsr__launch_say(p->launch, (tsr_status)worst, "another rank could not begin");

@@ -54,10 +54,12 @@ static void *run_rank(void *argument) {
     tsr_engine *engine = NULL;
     tsr__bind_share(&s->allowed, self->world.rank, self->world.size, &options);
     self->status = tsr__launch_engine(&options, self->world.rank, self->world.size, self->message, &engine);
-    if (engine)
+    if (engine) {
+        tsr__note_host(engine, &s->allowed, self->world.size);
         run_body(self, engine);
-    else
+    } else {
         atomic_store(&s->refused, true);
+    }
     tsr__team_leave(&s->team, self->world.rank);
     wait_for_all(s, 1);
     tsr_engine_destroy(engine);
