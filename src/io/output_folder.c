@@ -58,14 +58,15 @@ static tsr_status resolve_new(tsr__output_folder *o, char real[PATH_MAX]) {
     return o->target ? TSR_OK : TSR_NOMEM;
 }
 
-/* Target and its parent; what is there already is found through its links. */
+/* Target and, where all is well, its parent; what is there already is found through its links. */
 static tsr_status resolve(tsr__output_folder *o) {
     char real[PATH_MAX];
     struct stat at;
     size_t n = strlen(o->path);
     while (n > 1 && o->path[n - 1] == '/') o->path[--n] = '\0';
     if (!n) return tsr__fail(o->engine, TSR_ARG, "the output path is empty; name a folder");
-    TSR__TRY(lstat(o->path, &at) == 0 ? resolve_old(o, real) : resolve_new(o, real));
+    tsr_status status = lstat(o->path, &at) == 0 ? resolve_old(o, real) : resolve_new(o, real);
+    if (!o->target) return status;
     const char *slash = strrchr(o->target, '/');
     o->parent = tsr__strndup(o->engine, o->target, slash == o->target ? 1 : (size_t)(slash - o->target));
     return o->parent ? TSR_OK : TSR_NOMEM;
@@ -175,7 +176,7 @@ tsr_status tsr__output_folder_open(tsr_engine *engine, const char *path, const t
     if (!o) return TSR_NOMEM;
     *o = (tsr__output_folder){.engine = engine, .contents = contents, .path = tsr__strdup(engine, path)};
     tsr_status status = o->path ? resolve(o) : TSR_NOMEM;
-    if (status == TSR_OK) status = check(o, weight_bytes);
+    if (o->parent) status = check(o, weight_bytes);
     if (status == TSR_OK) status = make_aside(o);
     if (status == TSR_OK)
         *out = o;

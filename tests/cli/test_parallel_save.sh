@@ -1,5 +1,7 @@
 #!/bin/bash
 # tessera save: a split model back as a diffusers folder; killed or failing in the middle, the old folder is whole.
+# Every save waits for the disk many times, so the test uses one in memory where there is.
+[ -w /dev/shm ] && export TMPDIR=/dev/shm
 . "$(dirname "$0")/lib.sh"
 shards=(--max-shard-size 100KB --no-progress)
 save=("$TESSERA" save)
