@@ -1,6 +1,5 @@
 #include "compare.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
