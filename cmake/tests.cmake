@@ -46,6 +46,7 @@ tessera_parallel_test(test_comm RANKS 1 2 3 4)
 tessera_parallel_test(test_klein_ranks RANKS 1 2 4)
 tessera_parallel_test(test_two_ways_in RANKS 1 2 4)
 tessera_parallel_test(test_attention RANKS 1 2 3 4 5)
+tessera_parallel_test(test_sequence RANKS 2 3 4)
 
 foreach(name test_launch test_plan test_shards)
   add_executable(${name} tests/parallel/${name}.c)
