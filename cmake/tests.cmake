@@ -47,6 +47,8 @@ tessera_parallel_test(test_klein_ranks RANKS 1 2 4)
 tessera_parallel_test(test_two_ways_in RANKS 1 2 4)
 tessera_parallel_test(test_attention RANKS 1 2 3 4 5)
 tessera_parallel_test(test_sequence RANKS 2 3 4)
+tessera_parallel_test(test_context_plan RANKS 2 3)
+tessera_parallel_test(test_context_parallel RANKS 2 3 4 8)
 
 foreach(name test_launch test_plan test_shards)
   add_executable(${name} tests/parallel/${name}.c)

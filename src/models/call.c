@@ -58,6 +58,7 @@ void tsr__model_forward(tsr__exec *x, const tsr_model *model, const tsr__value *
     for (int i = 0; desc->inputs[i].name; i++)
         arguments[i] = tsr__port_in(x, root, desc->inputs[i].name, in[i], desc->inputs[i].batched);
     desc->forward(x, root, arguments, out);
+    for (int i = 0; desc->outputs[i]; i++) out[i] = tsr__port_out(x, root, i, out[i]);
     if (!tsr__exec_stopped(x)) tsr__cp_check_used(x, root);
 }
 

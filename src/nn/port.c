@@ -76,7 +76,7 @@ tsr__value tsr__port_in(tsr__exec *x, const tsr__module *module, const char *arg
     return v;
 }
 
-static tsr__value port_out(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
+tsr__value tsr__port_out(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
     for (tsr__port *p = module->ports; p; p = p->next) {
         if (p->argument || p->output != index) continue;
         p->used = true;
@@ -86,7 +86,7 @@ static tsr__value port_out(tsr__exec *x, const tsr__module *module, int index, t
 }
 
 tsr__value tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
-    v = port_out(x, module, index, v);
+    v = tsr__port_out(x, module, index, v);
     tsr__tap(x, module, index, v);
     return v;
 }

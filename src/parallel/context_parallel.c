@@ -71,7 +71,8 @@ static tsr_status place_row(tsr__tree *tree, tsr__module *root, const char *glob
                      misplaced ? "\"*\" stands where there is no list of modules" : "it matches no module");
 }
 
-tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan, const tsr__sequence *sequence) {
+static tsr_status place_rows(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan,
+                             const tsr__sequence *sequence) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         const tsr_cp_input *row = &plan->inputs[i];
         const tsr__port port = {.argument = row->argument,
@@ -91,6 +92,18 @@ tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *
         TSR__TRY(place_row(tree, root, row->module, port));
     }
     return TSR_OK;
+}
+
+static tsr_status drop_ports(void *user, tsr__module *module) {
+    (void)user;
+    module->ports = NULL;
+    return TSR_OK;
+}
+
+tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan, const tsr__sequence *sequence) {
+    tsr_status status = place_rows(tree, root, plan, sequence);
+    if (status != TSR_OK) (void)!tsr__module_visit(root, drop_ports, NULL);
+    return status;
 }
 
 static tsr_status check_used(void *user, tsr__module *module) {

@@ -6,15 +6,16 @@
 typedef struct configs {
     tsr_tensor_parallel_config tp;
     tsr_context_parallel_config cp;
-    bool has_cp;
+    bool has_tp, has_cp;
 } configs;
 
 static configs take(const tsr_parallel_config *config) {
-    configs c = {TSR_TENSOR_PARALLEL_CONFIG_INIT, TSR_CONTEXT_PARALLEL_CONFIG_INIT, false};
+    configs c = {TSR_TENSOR_PARALLEL_CONFIG_INIT, TSR_CONTEXT_PARALLEL_CONFIG_INIT, false, false};
     tsr_parallel_config given = TSR_PARALLEL_CONFIG_INIT;
     tsr__take_options(&given, sizeof given, config);
     tsr__take_options(&c.tp, sizeof c.tp, given.tensor_parallel);
     tsr__take_options(&c.cp, sizeof c.cp, given.context_parallel);
+    c.has_tp = given.tensor_parallel != NULL;
     c.has_cp = given.context_parallel != NULL;
     return c;
 }
@@ -60,9 +61,9 @@ tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *confi
     tsr_status status = c.has_cp ? tsr__context_config_check(engine, &c.cp) : TSR_OK;
     TSR__TRY(tsr_status_agree(engine, status));
     TSR__TRY(open_mesh(engine, &c, &layout, &mesh));
-    layout.tp = tsr__mesh_comm(mesh, "tp");
-    layout.tp_degree = tsr_device_mesh_size(mesh, "tp");
-    layout.tp_rank = tsr_device_mesh_rank(mesh, "tp");
+    layout.tp = c.has_tp ? tsr__mesh_comm(mesh, "tp") : NULL; /* else its axis holds replicas as any other */
+    layout.tp_degree = layout.tp ? tsr_device_mesh_size(mesh, "tp") : 1;
+    layout.tp_rank = layout.tp ? tsr_device_mesh_rank(mesh, "tp") : 0;
     if (c.has_cp) status = open_sequence(mesh, &c.cp, &layout);
     if (status != TSR_OK) {
         tsr__layout_close(&layout);
