@@ -65,50 +65,55 @@ static void print_json(const char *device, const char *dtype, const char *weight
 }
 
 static int check_usage(const cli_options *o) {
-    static const char *const later[] = {"collectives", "image"};
     const char *what = o->arguments[0];
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        if (strcmp(what, later[i]) == 0) return cli_usage(o->command, "bench '%s' is not in this version", what);
-    }
+    if (strcmp(what, "image") == 0) return cli_usage(o->command, "bench '%s' is not in this version", what);
     if (strcmp(what, "step") != 0)
-        return cli_usage(o->command, "unknown measurement '%s'; there are 'step' and 'load'", what);
+        return cli_usage(o->command, "unknown measurement '%s'; there are 'step', 'load' and 'collectives'", what);
     if (o->n_arguments > 1) return cli_usage(o->command, "too much: '%s'", o->arguments[1]);
-    if (o->tp > 1) return cli_usage(o->command, "bench step runs on one rank in this version");
     if (!o->config) return cli_usage(o->command, "--config FILE is missing");
     if (!o->random) return cli_usage(o->command, "--random-weights is missing; no checkpoint is read");
     return CLI_DONE;
 }
 
-int cli_bench(const cli_options *options) {
-    if (strcmp(options->arguments[0], "load") == 0) return cli_bench_load(options);
+static const char *dtype_of(const cli_options *o) { return o->dtype ? o->dtype : "float32"; }
+static const char *weights_of(const cli_options *o) { return o->weights ? o->weights : "bfloat16"; }
+
+static tsr_status step(cli_session *session, void *user) {
+    const tsr_bench_step_options *o = user;
+    const cli_options *options = session->options;
+    tsr_bench_step_options own = *o;
+    tsr_bench_step_result measured = {0};
+    cli_layout layout;
+    tsr_status status = cli_layout_open(session, &layout);
+    own.parallel = &layout.parallel;
+    if (status == TSR_OK) status = tsr_bench_step(session->engine, &own, &measured);
+    cli_layout_close(session, &layout);
+    if (status != TSR_OK || tsr_engine_rank(session->engine) > 0) return status;
+    row rows[MAX_ROWS];
+    size_t n = make_rows(o, &measured, rows);
+    (options->json ? print_json : print_table)(tsr_engine_device_description(session->engine), dtype_of(options),
+                                               weights_of(options), rows, n);
+    return TSR_OK;
+}
+
+static int bench_step(const cli_options *options) {
     int result = check_usage(options);
-    if (tsr_launcher_rank() > 0) return result;
-    cli_session session;
-    if (result == CLI_DONE) result = cli_session_open(options, &session);
     if (result != CLI_DONE) return result;
-    cli_catch_signals();
     tsr_bench_step_options o = TSR_BENCH_STEP_OPTIONS_INIT;
-    const char *dtype = options->dtype ? options->dtype : "float32";
-    const char *weights = options->weights ? options->weights : "bfloat16";
     o.config = options->config;
     o.tokens = options->tokens;
     o.text_tokens = options->text_tokens;
     o.layers = options->layers;
     o.other_layers = options->single_layers;
-    o.dtype = tsr_dtype_from_name(dtype);
-    o.weights = tsr_dtype_from_name(weights);
+    o.dtype = tsr_dtype_from_name(dtype_of(options));
+    o.weights = tsr_dtype_from_name(weights_of(options));
     o.repeats = (int)options->repeats;
     o.force = options->force;
-    tsr_bench_step_result measured = {0};
-    tsr_status status = tsr_bench_step(session.engine, &o, &measured);
-    if (status == TSR_OK) {
-        row rows[MAX_ROWS];
-        size_t n = make_rows(&o, &measured, rows);
-        const char *device = tsr_engine_device_description(session.engine);
-        (options->json ? print_json : print_table)(device, dtype, weights, rows, n);
-    } else {
-        result = cli_session_error(&session, NULL, status);
-    }
-    cli_session_close(&session);
-    return result;
+    return cli_launch(options, step, &o);
+}
+
+int cli_bench(const cli_options *options) {
+    if (strcmp(options->arguments[0], "load") == 0) return cli_bench_load(options);
+    if (strcmp(options->arguments[0], "collectives") == 0) return cli_bench_collectives(options);
+    return bench_step(options);
 }

@@ -14,6 +14,7 @@ int cli_tokenize(const cli_options *options);
 int cli_plan(const cli_options *options);
 int cli_bench(const cli_options *options);
 int cli_bench_load(const cli_options *options);
+int cli_bench_collectives(const cli_options *options);
 
 /* One line "tessera: error: ..." on stderr, of a launcher's processes from the first. Returns CLI_FAILED. */
 int cli_error(const char *format, ...) TSR_PRINTF(1, 2);

@@ -28,9 +28,10 @@ static const cli_command commands[] = {
     {"plan", CLI_PLAN, "MODEL_OR_COMPONENT [--tp N] [--json] [options]",
      "What each rank would hold and read, from configs and file headers: no weight is read.",
      "tessera plan ./FLUX.2-klein-4B --tp 2", 1, 1, false, cli_plan},
-    {"bench", CLI_BENCH, "step --config FILE --random-weights | load FOLDER [options]",
+    {"bench", CLI_BENCH, "step --config FILE --random-weights | load FOLDER | collectives [options]",
      "step: one step of a transformer with random weights; no checkpoint is needed. load: a component's weights\n"
-     "streamed, each rank its part, against loaded whole and then cut, beside a plain read of as many bytes.",
+     "streamed, each rank its part, against loaded whole and then cut, beside a plain read of as many bytes.\n"
+     "collectives: latency and bandwidth between the ranks, and how much of an exchange hides behind work.",
      "tessera bench step --config transformer/config.json --random-weights --num-layers 1 --num-single-layers 2", 1, 2,
      true, cli_bench},
 };

@@ -66,6 +66,7 @@ static const option table[] = {
     {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
     {0, "num-single-layers", WHOLE, B, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
     {0, "weights", CHOICE, B, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
+    {0, "bytes", WHOLE, B, AT(bytes), 4096, 1LL << 40, "N", "collectives: payload of a call (33554432)"},
     {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "steps to run; the best counts (3)"},
     {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
     {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},

@@ -19,6 +19,7 @@ typedef struct cli_options {
     int64_t text_encoder_tp;                                     /* 0: the largest that works */
     int64_t as_rank, of;                                         /* -1, 0: not given; else tp is `of` too */
     int64_t tokens, text_tokens, layers, single_layers, repeats; /* bench: 1024, 512, -1, -1, 3 */
+    int64_t bytes;                                               /* 0: not given */
     double guidance_scale;                                       /* -1: not given */
     const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
         *rotate_method;

@@ -2,7 +2,7 @@
 #ifndef TESSERA_BENCH_H
 #define TESSERA_BENCH_H
 
-#include <tessera/tensor.h>
+#include <tessera/parallel.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,21 +17,22 @@ typedef struct tsr_bench_step_options {
     tsr_dtype weights;            /* dtype of the random weights: BF16 or F32 */
     int repeats;
     bool force;
+    const tsr_parallel_config *parallel; /* NULL: one rank */
 } tsr_bench_step_options;
 #define TSR_BENCH_STEP_OPTIONS_INIT                                                                                    \
-    { sizeof(tsr_bench_step_options), NULL, 1024, 512, -1, -1, TSR_F32, TSR_BF16, 3, false }
+    { sizeof(tsr_bench_step_options), NULL, 1024, 512, -1, -1, TSR_F32, TSR_BF16, 3, false, NULL }
 
 typedef struct tsr_bench_step_result {
     double seconds;          /* the best of the repeats */
-    double flops;            /* of matmuls and attention in one step */
+    double flops;            /* of matmuls and attention in one step, on this rank */
     double yardstick_gflops; /* best of three float32 GEMMs M=1536 K=3072 N=9216, before the weights were made */
     double ratio;            /* seconds / (flops / yardstick) */
     size_t weight_bytes;     /* in memory */
     size_t activation_bytes; /* as the meta run predicted */
 } tsr_bench_step_result;
 
-/* One forward of a transformer with random weights. Local. Errors as tsr_model_from_pretrained and tsr_model_forward.
- */
+/* One forward of a transformer with random weights. Collective over all ranks. Errors as tsr_model_from_pretrained and
+ * tsr_model_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *options,
                                                 tsr_bench_step_result *out);
 
@@ -69,6 +70,35 @@ typedef struct tsr_bench_load_result {
  * or [1]. */
 TSR_API TSR_NODISCARD tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *options,
                                                 tsr_bench_load_result *results);
+
+typedef struct tsr_bench_collectives_options {
+    size_t size;
+    size_t bytes; /* payload of a call */
+    int repeats;  /* the best counts */
+} tsr_bench_collectives_options;
+#define TSR_BENCH_COLLECTIVES_OPTIONS_INIT                                                                             \
+    { sizeof(tsr_bench_collectives_options), 32 << 20, 5 }
+
+enum { TSR_BENCH_N_COLLECTIVES = 5 };
+
+typedef struct tsr_bench_collective {
+    const char *name; /* "all_reduce" */
+    double latency;   /* seconds of a call with 64 bytes a rank */
+    double seconds;   /* of a call with `bytes` */
+} tsr_bench_collective;
+
+typedef struct tsr_bench_collectives_result {
+    size_t bytes;
+    tsr_bench_collective collectives[TSR_BENCH_N_COLLECTIVES];
+    /* Passing `bytes` on to the next rank; matrix products that take three times as long; both at once. hidden: the
+     * share of the exchange that goes on behind the work, (exchange + work - both) / exchange. */
+    double exchange_seconds, work_seconds, both_seconds, hidden;
+} tsr_bench_collectives_result;
+
+/* Exchanges between all ranks; times are those of the slowest. Collective over all ranks. Errors: ARG (one rank),
+ * NOMEM, COMM. */
+TSR_API TSR_NODISCARD tsr_status tsr_bench_collectives(tsr_engine *engine, const tsr_bench_collectives_options *options,
+                                                       tsr_bench_collectives_result *out);
 
 #ifdef __cplusplus
 }

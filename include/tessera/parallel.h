@@ -130,6 +130,17 @@ typedef struct tsr_parallel_config {
 #define TSR_PARALLEL_CONFIG_INIT                                                                                       \
     { sizeof(tsr_parallel_config), NULL, 0, NULL, NULL }
 
+/* A pointer to a config of one kind alone as a whole one, in C: tsr_model_enable_parallelism(model, TSR_PARALLEL(&tp))
+ * with a tsr_tensor_parallel_config or a tsr_context_parallel_config. Lives as long as the block that it stands in. */
+#define TSR_PARALLEL(config)                                                                                           \
+    (&(const tsr_parallel_config){                                                                                     \
+        sizeof(tsr_parallel_config),                                                                                   \
+        _Generic((config), tsr_tensor_parallel_config * : (config), const tsr_tensor_parallel_config * : (config),     \
+                 default : NULL),                                                                                      \
+        0, NULL,                                                                                                       \
+        _Generic((config), tsr_context_parallel_config * : (config), const tsr_context_parallel_config * : (config),   \
+                 default : NULL)})
+
 #ifdef __cplusplus
 }
 #endif

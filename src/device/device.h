@@ -42,9 +42,10 @@ typedef struct tsr__view {
     X(group_norm)                                                                                                      \
     /* out = in0 * sqrt(in2 + eps) + in1 over the last dimension: mean in1, variance in2, [D] weights. In place */     \
     X(batch_denorm)                                                                                                    \
-    /* out = in0 (1 + in1) + in2;  in0 [B, S, D], in1 (scale) and in2 (shift) [B, D]. In place */                      \
+    /* out = in0 (1 + in1) + in2;  in0 [B, S, D], in1 (scale) and in2 (shift) [B, D], a row for each image; or with    \
+     * in3 [S] I64 tables [V, D], of which the rows s of all images read row in3[s]. In place */                       \
     X(modulate)                                                                                                        \
-    /* out = in0 + in1 in2;  in0 and in2 [B, S, D], in1 (gate) [B, D]. In place */                                     \
+    /* out = in0 + in1 in2;  in0 and in2 [B, S, D], in1 (gate) [B, D], or [V, D] with in3 as in modulate. In place */  \
     X(gated_add)                                                                                                       \
     /* elementwise of equal shapes. In place */                                                                        \
     X(add)                                                                                                             \
@@ -56,13 +57,25 @@ typedef struct tsr__view {
     X(swiglu)                                                                                                          \
     /* out [n] I64 = 0, 1, .. n-1 */                                                                                   \
     X(arange)                                                                                                          \
+    /* out [n] I64 = in0 params.size + in1, both [n] I64: where row in0, column in1 of a table of that many columns    \
+     * lies. A column outside it is an error */                                                                        \
+    X(flat_index)                                                                                                      \
+    /* out = 0 */                                                                                                      \
+    X(zeros)                                                                                                           \
+    /* out [B, n, D] = the rows in1 [n] I64 of in0 [B, S, D] */                                                        \
+    X(index_select)                                                                                                    \
+    /* out [B, S, D] = in0, with row i of in2 [B, n, D] in the place of row in1[i], in1 [n] I64; of equal ones the     \
+     * last stays. In place */                                                                                         \
+    X(index_copy)                                                                                                      \
     /* out [.., D] = rows of in1 [V, D] weight named by in0 [..] I64;  params embedding */                             \
     X(embedding)                                                                                                       \
     /* out [B, n] = [cos(t a) | sin(t a)], a_i = exp(-ln(10000) i / (n/2)), t = scalar * in0 [B] */                    \
     X(sinusoid)                                                                                                        \
-    /* in0 ids [S, axes] I64 -> out0 cos, out1 sin [S, sum of axes_dims];  params rope_table */                        \
+    /* in0 positions [S, axes], I64 or (fractional) F32 -> out0 cos, out1 sin [S, sum of axes_dims];  params           \
+     * rope_table */                                                                                                   \
     X(rope_table)                                                                                                      \
-    /* rotate in0 [B, S, H, D] by in1 cos, in2 sin [S, D];  params rope: which channels are a pair. In place */        \
+    /* rotate the first R channels of in0 [B, S, H, D] by in1 cos, in2 sin [S, R];  params rope: which of them are a   \
+     * pair. In place */                                                                                               \
     X(rope)                                                                                                            \
     /* out [B, 2H, 2W, C]: nearest neighbour of in0 [B, H, W, C] */                                                    \
     X(upsample_nearest2x)                                                                                              \
@@ -117,6 +130,7 @@ typedef struct tsr__op {
         } embedding;
         float scalar; /* axpy, sinusoid */
         int axis;     /* concat */
+        int64_t size; /* flat_index */
     } param;
 } tsr__op;
 

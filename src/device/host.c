@@ -51,6 +51,35 @@ tsr__rows tsr__rows_of(const tsr__view *view) {
     return rows;
 }
 
+tsr_status tsr__host_check_index(tsr__device *device, const tsr__op *op, const tsr__view *index, int64_t rows) {
+    for (int64_t i = 0; index && i < index->shape[0]; i++) {
+        int64_t row = tsr__index_at(index, i);
+        if (row < 0 || row >= rows)
+            return tsr__fail(device->engine, TSR_ARG,
+                             "%s: entry %lld of the indices is %lld, which is none of %lld rows; correct the input "
+                             "that they come from",
+                             tsr__op_name(op->kind), (long long)i, (long long)row, (long long)rows);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__host_flat_index(tsr__device *device, const tsr__op *op) {
+    const tsr__view *row = op->in[0], *column = op->in[1];
+    int64_t *out = op->out[0]->data;
+    TSR__TRY(tsr__host_check_index(device, op, row, INT64_MAX / op->param.size));
+    TSR__TRY(tsr__host_check_index(device, op, column, op->param.size));
+    for (int64_t i = 0; i < row->shape[0]; i++)
+        out[i] = tsr__index_at(row, i) * op->param.size + tsr__index_at(column, i);
+    return TSR_OK;
+}
+
+tsr_status tsr__host_zeros(tsr__device *device, const tsr__op *op) {
+    (void)device;
+    size_t bytes = tsr__view_bytes(op->out[0]);
+    if (bytes) memset(op->out[0]->data, 0, bytes);
+    return TSR_OK;
+}
+
 tsr_status tsr__host_arange(tsr__device *device, const tsr__op *op) {
     (void)device;
     int64_t *out = op->out[0]->data;
@@ -96,11 +125,17 @@ tsr_status tsr__host_sinusoid(tsr__device *device, const tsr__op *op) {
     return TSR_OK;
 }
 
+/* The position of row s on an axis. */
+static double rope_position(const tsr__view *ids, int64_t s, int axis) {
+    int64_t at = s * ids->stride[0] + axis * ids->stride[1];
+    return ids->dtype == TSR_F32 ? (double)((const float *)ids->data)[at] : (double)((const int64_t *)ids->data)[at];
+}
+
 /* id * theta^(-2i/dim). The reference's float32 path rounds after each step: a large id times the error of its
  * frequency shows in the picture. */
-static double rope_angle(const tsr__op *op, int64_t dim, int64_t i, int64_t id) {
+static double rope_angle(const tsr__op *op, int64_t dim, int64_t i, double id) {
     double theta = op->param.rope_table.theta;
-    if (op->param.rope_table.f64) return (double)id * (1.0 / pow(theta, (double)(2 * i) / (double)dim));
+    if (op->param.rope_table.f64) return id * (1.0 / pow(theta, (double)(2 * i) / (double)dim));
     float frequency = 1.0f / powf((float)theta, (float)(2 * i) / (float)dim);
     return (double)((float)id * frequency);
 }
@@ -115,7 +150,7 @@ tsr_status tsr__host_rope_table(tsr__device *device, const tsr__op *op) {
         int64_t pair = 0;
         for (int axis = 0; axis < op->param.rope_table.axes; axis++) {
             int64_t dim = op->param.rope_table.dims[axis];
-            int64_t id = ((const int64_t *)ids->data)[s * ids->stride[0] + axis * ids->stride[1]];
+            double id = rope_position(ids, s, axis);
             for (int64_t i = 0; i < dim / 2; i++, pair++) {
                 double angle = rope_angle(op, dim, i, id);
                 int64_t first = half ? pair : 2 * pair, second = half ? pair + width / 2 : 2 * pair + 1;

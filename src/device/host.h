@@ -1,6 +1,6 @@
 /* What the devices that compute in host memory share: their memory, rows of a view, and the operations that only look
- * up or tabulate, once per picture (embedding, sinusoid, rope_table). All other arithmetic is written twice, so that
- * ref can judge cpu. */
+ * up or tabulate, once per picture or step (embedding, sinusoid, rope_table, indices). All other arithmetic is written
+ * twice, so that ref can judge cpu. */
 #ifndef TSR_DEVICE_HOST_H
 #define TSR_DEVICE_HOST_H
 
@@ -33,6 +33,17 @@ static inline void *tsr__row(const tsr__rows *rows, int64_t r) {
     return rows->data ? rows->data + offset * (int64_t)rows->element : NULL;
 }
 
+/* Entry i of an index [n] I64. */
+static inline int64_t tsr__index_at(const tsr__view *index, int64_t i) {
+    return ((const int64_t *)index->data)[i * index->stride[0]];
+}
+
+/* ARG where an entry of the index (NULL: none) is no row of a table of so many rows; op is for the message. */
+tsr_status tsr__host_check_index(tsr__device *device, const tsr__op *op, const tsr__view *index, int64_t rows);
+
+/* numpy.ravel_multi_index of two indices. Errors: ARG, a column outside the table. */
+tsr_status tsr__host_flat_index(tsr__device *device, const tsr__op *op);
+tsr_status tsr__host_zeros(tsr__device *device, const tsr__op *op);
 /* 0, 1, .. n-1: torch.arange */
 tsr_status tsr__host_arange(tsr__device *device, const tsr__op *op);
 /* torch.nn.Embedding. Errors: ARG, an id outside the table. */

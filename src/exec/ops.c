@@ -130,23 +130,32 @@ tsr__value tsr__batch_denorm(tsr__exec *x, tsr__value in, tsr__value mean, tsr__
     return norm(x, (tsr__op){.kind = TSR__OP_batch_denorm, .param.norm.eps = eps}, in, mean, variance);
 }
 
-/* in [B, S, D] with a [B, D] */
-static bool broadcasts(tsr__value in, tsr__value a) {
-    return in.ndim == 3 && a.ndim == 2 && a.shape[0] == in.shape[0] && a.shape[1] == in.shape[2];
+/* in [B, S, D] with a [B, D], or with a table a [V, D] and an index [S] */
+static bool broadcasts(tsr__value in, tsr__value a, tsr__value index) {
+    if (in.ndim != 3 || a.ndim != 2 || a.shape[1] != in.shape[2]) return false;
+    return tsr__is_none(index) ? a.shape[0] == in.shape[0] : index.ndim == 1 && index.shape[0] == in.shape[1];
+}
+
+tsr__value tsr__modulate_rows(tsr__exec *x, tsr__value in, tsr__value scale, tsr__value shift, tsr__value index) {
+    if (broken(x, in, scale) || broken(x, shift, shift)) return NONE;
+    if (!broadcasts(in, scale, index) || !same_shape(scale, shift)) return refuse(x, TSR__OP_modulate, in, scale);
+    tsr__emission e = {.op.kind = TSR__OP_modulate, .in = IN(in, scale, shift, index), .in_place = true};
+    return emit(x, e, in.ndim, in.shape);
 }
 
 tsr__value tsr__modulate(tsr__exec *x, tsr__value in, tsr__value scale, tsr__value shift) {
-    if (broken(x, in, scale) || broken(x, shift, shift)) return NONE;
-    if (!broadcasts(in, scale) || !broadcasts(in, shift)) return refuse(x, TSR__OP_modulate, in, scale);
-    tsr__emission e = {.op.kind = TSR__OP_modulate, .in = IN(in, scale, shift, NONE), .in_place = true};
+    return tsr__modulate_rows(x, in, scale, shift, NONE);
+}
+
+tsr__value tsr__gated_add_rows(tsr__exec *x, tsr__value in, tsr__value gate, tsr__value branch, tsr__value index) {
+    if (broken(x, in, gate) || broken(x, branch, branch)) return NONE;
+    if (!broadcasts(in, gate, index) || !same_shape(in, branch)) return refuse(x, TSR__OP_gated_add, in, branch);
+    tsr__emission e = {.op.kind = TSR__OP_gated_add, .in = IN(in, gate, branch, index), .in_place = true};
     return emit(x, e, in.ndim, in.shape);
 }
 
 tsr__value tsr__gated_add(tsr__exec *x, tsr__value in, tsr__value gate, tsr__value branch) {
-    if (broken(x, in, gate) || broken(x, branch, branch)) return NONE;
-    if (!broadcasts(in, gate) || !same_shape(in, branch)) return refuse(x, TSR__OP_gated_add, in, branch);
-    tsr__emission e = {.op.kind = TSR__OP_gated_add, .in = IN(in, gate, branch, NONE), .in_place = true};
-    return emit(x, e, in.ndim, in.shape);
+    return tsr__gated_add_rows(x, in, gate, branch, NONE);
 }
 
 static tsr__value binary(tsr__exec *x, tsr__op op, tsr__value a, tsr__value b) {
@@ -181,6 +190,37 @@ tsr__value tsr__silu(tsr__exec *x, tsr__value in) {
 tsr__value tsr__arange(tsr__exec *x, int64_t n) {
     tsr__emission e = {.op.kind = TSR__OP_arange, .in = IN(NONE, NONE, NONE, NONE), .out_dtype = TSR_I64};
     return emit(x, e, TSR__SHAPE(n));
+}
+
+tsr__value tsr__flat_index(tsr__exec *x, tsr__value row, tsr__value column, int64_t size) {
+    if (broken(x, row, column)) return NONE;
+    if (row.ndim != 1 || !same_shape(row, column)) return refuse(x, TSR__OP_flat_index, row, column);
+    tsr__emission e = {.op = {.kind = TSR__OP_flat_index, .param.size = size},
+                       .in = IN(row, column, NONE, NONE),
+                       .out_dtype = TSR_I64};
+    return emit(x, e, row.ndim, row.shape);
+}
+
+tsr__value tsr__zeros(tsr__exec *x, int ndim, const int64_t *shape) {
+    tsr__emission e = {.op.kind = TSR__OP_zeros, .in = IN(NONE, NONE, NONE, NONE)};
+    return emit(x, e, ndim, shape);
+}
+
+tsr__value tsr__index_select(tsr__exec *x, tsr__value in, tsr__value index) {
+    if (broken(x, in, index)) return NONE;
+    if (in.ndim != 3 || index.ndim != 1) return refuse(x, TSR__OP_index_select, in, index);
+    tsr__emission e = {.op.kind = TSR__OP_index_select, .in = IN(in, index, NONE, NONE)};
+    return emit(x, e, TSR__SHAPE(in.shape[0], index.shape[0], in.shape[2]));
+}
+
+tsr__value tsr__index_copy(tsr__exec *x, tsr__value in, tsr__value index, tsr__value source) {
+    if (broken(x, in, index) || broken(x, source, source)) return NONE;
+    tsr__value whole = source;
+    whole.shape[1] = in.shape[1];
+    if (in.ndim != 3 || index.ndim != 1 || !same_shape(in, whole)) return refuse(x, TSR__OP_index_copy, in, source);
+    if (index.shape[0] != source.shape[1]) return refuse(x, TSR__OP_index_copy, index, source);
+    tsr__emission e = {.op.kind = TSR__OP_index_copy, .in = IN(in, index, source, NONE), .in_place = true};
+    return emit(x, e, in.ndim, in.shape);
 }
 
 tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table, int64_t first, bool partial) {
@@ -225,7 +265,7 @@ tsr__rope tsr__rope_table(tsr__exec *x, tsr__value ids, const int64_t *axes_dims
 
 tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope) {
     if (broken(x, in, rope.cos)) return NONE;
-    if (in.ndim != 4 || rope.cos.ndim != 2 || rope.cos.shape[0] != in.shape[1] || rope.cos.shape[1] != in.shape[3])
+    if (in.ndim != 4 || rope.cos.ndim != 2 || rope.cos.shape[0] != in.shape[1] || rope.cos.shape[1] > in.shape[3])
         return refuse(x, TSR__OP_rope, in, rope.cos);
     tsr__emission e = {.op = {.kind = TSR__OP_rope, .param.rope = rope.style},
                        .in = IN(in, rope.cos, rope.sin, NONE),

@@ -45,6 +45,9 @@ tsr__value tsr__batch_denorm(tsr__exec *x, tsr__value in, tsr__value mean, tsr__
 /* Elementwise. */
 tsr__value tsr__modulate(tsr__exec *x, tsr__value in, tsr__value scale, tsr__value shift);
 tsr__value tsr__gated_add(tsr__exec *x, tsr__value in, tsr__value gate, tsr__value branch); /* in + gate branch */
+/* The same with tables [V, D], of which row s of every sequence reads row index[s]: a modulation for each row. */
+tsr__value tsr__modulate_rows(tsr__exec *x, tsr__value in, tsr__value scale, tsr__value shift, tsr__value index);
+tsr__value tsr__gated_add_rows(tsr__exec *x, tsr__value in, tsr__value gate, tsr__value branch, tsr__value index);
 tsr__value tsr__add_values(tsr__exec *x, tsr__value a, tsr__value b);
 tsr__value tsr__sub_values(tsr__exec *x, tsr__value a, tsr__value b);
 tsr__value tsr__axpy(tsr__exec *x, tsr__value a, float scalar, tsr__value b); /* a + scalar b */
@@ -52,18 +55,25 @@ tsr__value tsr__silu(tsr__exec *x, tsr__value in);
 tsr__value tsr__swiglu(tsr__exec *x, tsr__value gate, tsr__value value); /* silu(gate) value */
 
 tsr__value tsr__arange(tsr__exec *x, int64_t n); /* [n] I64: 0, 1, .. n-1 */
+/* [n] I64: row size + column, from [n] I64 each; a column outside [0, size) fails the run. */
+tsr__value tsr__flat_index(tsr__exec *x, tsr__value row, tsr__value column, int64_t size);
+tsr__value tsr__zeros(tsr__exec *x, int ndim, const int64_t *shape);
+/* torch.index_select and index_copy along dimension 1 of in [B, S, D]; index [n] I64, source [B, n, D]. An entry
+ * outside [0, S) fails the run. */
+tsr__value tsr__index_select(tsr__exec *x, tsr__value in, tsr__value index);
+tsr__value tsr__index_copy(tsr__exec *x, tsr__value in, tsr__value index, tsr__value source);
 /* The table holds the rows of ids first, first + 1, ...; partial: ids outside it give zeros, else they are an error. */
 tsr__value tsr__embedding(tsr__exec *x, tsr__value ids, tsr__value table, int64_t first, bool partial);
 tsr__value tsr__sinusoid(tsr__exec *x, tsr__value t, float scale, int64_t channels);
 
 typedef struct tsr__rope {
-    tsr__value cos, sin; /* [S, D] */
+    tsr__value cos, sin; /* [S, R] */
     tsr__rope_style style;
 } tsr__rope;
-/* ids [S, axes] I64 */
+/* ids [S, axes] I64, or F32 where positions are fractional */
 tsr__rope tsr__rope_table(tsr__exec *x, tsr__value ids, const int64_t *axes_dims, double theta, bool f64,
                           tsr__rope_style style);
-tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope); /* in [B, S, H, D] */
+tsr__value tsr__rotate(tsr__exec *x, tsr__value in, tsr__rope rope); /* in [B, S, H, D]: its first R channels */
 
 tsr__value tsr__upsample_nearest2x(tsr__exec *x, tsr__value in);
 tsr__value tsr__contiguous(tsr__exec *x, tsr__value in);

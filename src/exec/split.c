@@ -66,6 +66,14 @@ static const char *const formulas[TSR__OP_COUNT] = {
     [TSR__OP_rope] = "bshD,sD,sD->bshD",
     [TSR__OP_copy] = "*->*",
     [TSR__OP_concat] = "*,*->*",
+    [TSR__OP_index_select] = "bSd,n->bnd",
+    [TSR__OP_index_copy] = "bSd,N,bNd->bSd",
+    [TSR__OP_flat_index] = "s,s->s",
+};
+/* The same with an index as their fourth input. */
+static const char *const indexed_formulas[TSR__OP_COUNT] = {
+    [TSR__OP_modulate] = "bsd,Td,Td,s->bsd",
+    [TSR__OP_gated_add] = "bsd,Td,bsd,s->bsd",
 };
 
 enum { MAX_LABELS = 128 };
@@ -179,7 +187,8 @@ void tsr__check_whole(tsr__exec *x, const char *what, tsr__value v) {
 }
 
 void tsr__split_operation(tsr__exec *x, const tsr__emission *e, const tsr__value *out) {
-    const char *formula = formulas[e->op.kind], *name = tsr__op_name(e->op.kind);
+    bool indexed = indexed_formulas[e->op.kind] && !tsr__is_none(e->in[3]);
+    const char *formula = (indexed ? indexed_formulas : formulas)[e->op.kind], *name = tsr__op_name(e->op.kind);
     for (int i = 0; i < TSR__MAX_INPUTS && tsr__exec_recording(x); i++) {
         if (tsr__is_none(e->in[i])) continue;
         if (formula)

@@ -62,10 +62,9 @@ static tsr_status load_param(void *user, tsr__param *param) {
     return tsr__progress(l->model->engine, &l->progress);
 }
 
-tsr_status tsr__model_load(tsr_model *model) {
+static tsr_status load_all(tsr_model *model) {
     loading l = {.model = model, .start = tsr__seconds(), .random = 0x9e3779b97f4a7c15u};
     l.progress = (tsr_progress){TSR_PHASE_LOAD, model->component, 0, model->weight_bytes, 0.0};
-    model->loaded = true;
     TSR__TRY(tsr__progress(model->engine, &l.progress));
     return tsr__module_visit_params(model->self, load_param, &l);
 }
@@ -77,7 +76,51 @@ static tsr_status unload_param(void *user, tsr__param *param) {
     return TSR_OK;
 }
 
+/* --- weights that threads of one process share --- */
+
+static void borrow_nothing(tsr__module *own) {
+    for (tsr__param *p = own->params; p; p = p->next) p->view.data = NULL;
+    for (tsr__module *child = own->first_child; child; child = child->next) borrow_nothing(child);
+}
+
+/* Lets the weights below `own` be those of another tree of the same structure. */
+static void borrow(tsr__module *own, const tsr__module *from) {
+    const tsr__param *q = from->params;
+    for (tsr__param *p = own->params; p; p = p->next, q = q->next) p->view.data = q->view.data;
+    const tsr__module *other = from->first_child;
+    for (tsr__module *child = own->first_child; child; child = child->next, other = other->next) borrow(child, other);
+}
+
+bool tsr__model_borrows(const tsr_model *model) { return model->sharers && model->sharers->rank > 0; }
+
+tsr_status tsr__model_share(tsr_model *model) {
+    tsr_model *first = model;
+    if (!model->sharers) return TSR_OK;
+    if (tsr__model_borrows(model)) (void)!tsr__module_visit_params(model->self, unload_param, model->engine->device);
+    TSR__TRY(tsr__broadcast(model->sharers, &first, sizeof first, 0));
+    if (first != model) borrow(model->self, first->self);
+    return TSR_OK;
+}
+
+/* The first of the sharers frees what all of them use, when all of them have come here. */
+static void end_sharing(tsr_model *model) {
+    float nothing = 0.0f;
+    if (!model->sharers) return;
+    (void)!tsr__all_reduce(model->sharers, &nothing, 1); /* it fails where another has ended, and uses nothing more */
+    if (tsr__model_borrows(model)) borrow_nothing(model->self);
+}
+
+/* --- loading --- */
+
+tsr_status tsr__model_load(tsr_model *model) {
+    model->loaded = true;
+    tsr_status status = tsr__model_borrows(model) ? TSR_OK : load_all(model);
+    tsr_status shared = tsr__model_share(model); /* also after a failure: the others are there */
+    return status != TSR_OK ? status : shared;
+}
+
 void tsr__model_unload(tsr_model *model) {
     if (!model->loaded) return;
+    end_sharing(model);
     model->loaded = tsr__module_visit_params(model->self, unload_param, model->engine->device) != TSR_OK;
 }

@@ -246,6 +246,7 @@ tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout *l) {
     tsr__tp_plan tp = tsr__model_tp_plan(model);
     TSR__TRY(tsr__cp_check_heads(model->engine, tp.class_name, tp.heads, l->tp_degree, l->sequence));
     TSR__TRY(tsr__cp_apply(&model->tree, model->self, plan, l->sequence));
+    if (l->sequence->all->ops->one_process) model->sharers = l->sequence->all;
     model->split = true;
     return TSR_OK;
 }

@@ -10,7 +10,7 @@
 
 #include <tessera/model.h>
 
-enum { TSR__MAX_ARGUMENTS = 8, TSR__MAX_RESULTS = 4 };
+enum { TSR__MAX_ARGUMENTS = 10, TSR__MAX_RESULTS = 4 };
 
 /* An argument of a forward. */
 typedef struct tsr__argument {
@@ -70,7 +70,8 @@ struct tsr_model {
     tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
     bool marked;                /* with its plan */
     bool split, loaded;
-    bool force; /* go on although the memory check says no */
+    tsr__comm *sharers; /* threads of one process that hold the same weights, once: those of the first; NULL: none */
+    bool force;         /* go on although the memory check says no */
 };
 
 /* Declares the class of folder/config.json and checks the checkpoint against it; reads no weight.
@@ -92,6 +93,10 @@ TSR_NODISCARD tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout 
 /* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
 void tsr__model_unload(tsr_model *model);
+/* Collective over model->sharers, as tsr__model_load and tsr__model_unload are: the weights of all become those of the
+ * first. Does this rank use another's? */
+TSR_NODISCARD tsr_status tsr__model_share(tsr_model *model);
+bool tsr__model_borrows(const tsr_model *model);
 /* Cuts the weights of a model that was loaded whole and then split. After a failure it can only be destroyed. Local. */
 TSR_NODISCARD tsr_status tsr__model_keep_part(tsr_model *model);
 /* A model from a config alone, its weights random (mean 0, variance 1/fan_in) in `stored`. Not loaded yet: the weights

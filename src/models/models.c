@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tsr_model_desc *const all[] = {&tsr__flux2_transformer, &tsr__qwen3, &tsr__autoencoder_kl_flux2};
+static const tsr_model_desc *const all[] = {&tsr__flux2_transformer, &tsr__minimax_h3_transformer, &tsr__qwen3,
+                                            &tsr__autoencoder_kl_flux2};
 
 const tsr_model_desc *tsr__model_desc_find(const char *class_name) {
     for (size_t i = 0; i < TSR__COUNT(all); i++)

@@ -10,6 +10,13 @@ extern const tsr_model_desc tsr__flux2_transformer;
 int64_t tsr__flux2_in_channels(const tsr_model *model);
 int64_t tsr__flux2_joint_attention_dim(const tsr_model *model);
 
+/* MiniMaxH3Transformer3DModel: one packed sequence of S rows. hidden_states [B, V, C] (video), audio_hidden_states
+ * [B, A, C'], encoder_hidden_states [B, N, J] (text), video_indices [V], audio_indices [A] and text_indices [N]: their
+ * places in it; timestep [T] in 0..1, distinct ones; timestep_indices [S] and token_tags [S]: timestep and modality (0
+ * video, 1 text, 2 audio) of each row; position_ids [S, 3] (t, h, w), may be fractional -> sample [B, V, C],
+ * audio_sample [B, A, C']. */
+extern const tsr_model_desc tsr__minimax_h3_transformer;
+
 /* Qwen3ForCausalLM as a text encoder: input_ids, attention_mask [B, S] -> prompt_embeds [B, S, 3 hidden], the states
  * after layers 9, 18 and 27 side by side. Layers behind the last are not loaded. */
 extern const tsr_model_desc tsr__qwen3;

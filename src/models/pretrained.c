@@ -56,7 +56,8 @@ tsr_status tsr_model_load_weights(tsr_model *model) {
     tsr_engine *engine = model->engine;
     if (model->loaded)
         return tsr__fail(engine, TSR_ARG, "%s: its weights are in memory already", model->desc->class_name);
-    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, model->weight_bytes, 0, model->force));
+    size_t bytes = tsr__model_borrows(model) ? 0 : model->weight_bytes;
+    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, bytes, 0, model->force));
     return tsr_status_agree(engine, tsr__model_load(model));
 }
 
@@ -134,9 +135,11 @@ static tsr_status spread(tsr_model *model, const tsr_parallel_config *config, bo
     TSR__TRY(tsr_status_agree(engine, check_unsplit(model, weights_already_sharded)));
     TSR__TRY(tsr__layout_open(engine, config, &model->layout));
     tsr_status status = tsr_status_agree(engine, tsr__model_lay_out(model, &model->layout));
+    bool whole = status == TSR_OK && !weights_already_sharded;
+    if (whole) status = tsr_status_agree(engine, tsr__model_keep_part(model));
+    if (status != TSR_OK) model->sharers = NULL; /* each rank still has weights of its own */
     if (status != TSR_OK && !model->split) tsr__layout_close(&model->layout);
-    if (status == TSR_OK && !weights_already_sharded) status = tsr_status_agree(engine, tsr__model_keep_part(model));
-    return status;
+    return status == TSR_OK && whole ? tsr_status_agree(engine, tsr__model_share(model)) : status;
 }
 
 tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,

@@ -50,17 +50,21 @@ static const struct sign {
 };
 /* clang-format on */
 
-static bool holds(tsr_engine *engine, const char *folder, const char *file) {
+static tsr_status look(tsr_engine *engine, const char *folder, const char *file, bool *found) {
     char *path = tsr__path_join(engine, folder, file);
-    bool found = path && tsr__path_exists(path);
+    if (!path) return TSR_NOMEM;
+    *found = tsr__path_exists(path);
     tsr__free(engine, path);
-    return found;
+    return TSR_OK;
 }
 
 tsr_status tsr__folder_check(tsr_engine *engine, const char *folder, const char *wanted) {
-    bool there = holds(engine, folder, wanted);
-    for (size_t i = 0; i < TSR__COUNT(signs); i++)
-        if ((signs[i].always || !there) && holds(engine, folder, signs[i].file))
-            return tsr__fail(engine, TSR_UNSUPPORTED, "%s: holds %s (%s)", folder, signs[i].what, signs[i].file);
+    bool there = false, found = false;
+    TSR__TRY(look(engine, folder, wanted, &there));
+    for (size_t i = 0; i < TSR__COUNT(signs); i++) {
+        if (there && !signs[i].always) continue;
+        TSR__TRY(look(engine, folder, signs[i].file, &found));
+        if (found) return tsr__fail(engine, TSR_UNSUPPORTED, "%s: holds %s (%s)", folder, signs[i].what, signs[i].file);
+    }
     return TSR_OK;
 }

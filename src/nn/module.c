@@ -113,14 +113,15 @@ tsr_status tsr__module_visit(tsr__module *module, tsr__module_visitor visit, voi
 }
 
 tsr_status tsr__module_match(tsr__module *root, const char *glob, tsr__module_visitor visit, void *user,
-                             bool *misplaced) {
+                             tsr__glob_found *found) {
     if (!*glob) return visit(user, root);
     size_t n = strcspn(glob, ".");
     bool any = n == 1 && *glob == '*';
-    *misplaced |= any && root->kind != TSR__LIST_OF_MODULES;
-    for (tsr__module *child = root->first_child; child && !*misplaced; child = child->next)
+    found->misplaced |= any && root->kind != TSR__LIST_OF_MODULES;
+    found->no_items |= any && root->kind == TSR__LIST_OF_MODULES && !root->first_child;
+    for (tsr__module *child = root->first_child; child && !found->misplaced; child = child->next)
         if (any || (strlen(child->name) == n && memcmp(child->name, glob, n) == 0))
-            TSR__TRY(tsr__module_match(child, glob[n] ? glob + n + 1 : glob + n, visit, user, misplaced));
+            TSR__TRY(tsr__module_match(child, glob[n] ? glob + n + 1 : glob + n, visit, user, found));
     return TSR_OK;
 }
 

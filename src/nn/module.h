@@ -126,9 +126,13 @@ tsr__value tsr__port_out(tsr__exec *x, const tsr__module *module, int index, tsr
 typedef tsr_status (*tsr__module_visitor)(void *user, tsr__module *module);
 TSR_NODISCARD tsr_status tsr__module_visit(tsr__module *module, tsr__module_visitor visit, void *user);
 /* The same for the modules that a glob names: a path below root in which "*" stands for any index of a list of modules;
- * "" is root. *misplaced: a "*" stands where there is no list. */
+ * "" is root. found: what else there is to say of the glob. */
+typedef struct tsr__glob_found {
+    bool misplaced; /* a "*" stands where there is no list */
+    bool no_items;  /* a "*" stands for the items of a list that has none */
+} tsr__glob_found;
 TSR_NODISCARD tsr_status tsr__module_match(tsr__module *root, const char *glob, tsr__module_visitor visit, void *user,
-                                           bool *misplaced);
+                                           tsr__glob_found *found);
 
 tsr__value tsr__param_value(tsr__exec *x, const tsr__param *param); /* none where it was not declared */
 /* How a weight is split over the ranks that share its module; comm NULL: whole. */

@@ -61,14 +61,14 @@ static tsr_status place(void *user, tsr__module *module) {
 
 static tsr_status place_row(tsr__tree *tree, tsr__module *root, const char *glob, tsr__port port) {
     placing p = {tree, port, 0};
-    bool misplaced = false;
+    tsr__glob_found found = {false, false};
     const char *star = strchr(glob, '*');
     if (star && strchr(star + 1, '*'))
         return tsr__fail(tree->engine, TSR_ARG, "context plan, \"%s\": a row may hold one \"*\" only", glob);
-    TSR__TRY(tsr__module_match(root, glob, place, &p, &misplaced));
-    if (p.matches && !misplaced) return TSR_OK;
+    TSR__TRY(tsr__module_match(root, glob, place, &p, &found));
+    if ((p.matches || found.no_items) && !found.misplaced) return TSR_OK;
     return tsr__fail(tree->engine, TSR_ARG, "context plan, \"%s\": %s", glob,
-                     misplaced ? "\"*\" stands where there is no list of modules" : "it matches no module");
+                     found.misplaced ? "\"*\" stands where there is no list of modules" : "it matches no module");
 }
 
 static tsr_status place_rows(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan,

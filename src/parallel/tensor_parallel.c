@@ -93,10 +93,10 @@ static tsr_status apply_rule(tsr_engine *engine, tsr__module *root, const tsr_tp
     const char *star = strchr(rule->glob, '*');
     if (rule->style <= TSR_REPLICATED || rule->style >= TSR_TP_STYLE_COUNT) return refuse(&m, "unknown style");
     if (star && strchr(star + 1, '*')) return refuse(&m, "a rule may hold one \"*\" only");
-    bool misplaced = false;
-    TSR__TRY(tsr__module_match(root, rule->glob, mark, &m, &misplaced));
-    if (misplaced) return refuse(&m, "\"*\" stands where there is no list of modules");
-    return m.matches || optional ? TSR_OK : refuse(&m, "it matches no module");
+    tsr__glob_found found = {false, false};
+    TSR__TRY(tsr__module_match(root, rule->glob, mark, &m, &found));
+    if (found.misplaced) return refuse(&m, "\"*\" stands where there is no list of modules");
+    return m.matches || optional || found.no_items ? TSR_OK : refuse(&m, "it matches no module");
 }
 
 /* --- degrees --- */

@@ -29,23 +29,31 @@ static tsr_status make_inputs(const tsr_model *model, const tsr_bench_step_optio
     return TSR_OK;
 }
 
+static tsr_status make_outputs(const tsr_model *model, tsr__call *call) {
+    for (int i = 0; model->desc->outputs[i]; i++) {
+        call->outputs[i].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[i]));
+        if (!call->outputs[i].data) return TSR_NOMEM;
+    }
+    return TSR_OK;
+}
+
 static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const tsr_bench_step_options *o,
                           tsr_bench_step_result *result) {
     tsr__graph *graph = NULL;
-    TSR__TRY(tsr__exec_record(x, tsr__call_forward, call, &graph));
+    TSR__TRY(tsr_status_agree(model->engine, tsr__exec_record(x, tsr__call_forward, call, &graph)));
     result->flops = tsr__graph_flops(graph);
     result->weight_bytes = model->weight_bytes;
     result->activation_bytes = tsr__exec_activation_bytes(x);
     TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, result->weight_bytes, result->activation_bytes,
                                o->force));
-    TSR__TRY(tsr__model_load(model));
-    TSR__TRY(tsr__exec_reserve(x));
-    call->outputs[0].data = tsr__alloc(model->engine, tsr_tensor_bytes(&call->outputs[0]));
-    if (!call->outputs[0].data) return TSR_NOMEM;
+    TSR__TRY(tsr_status_agree(model->engine, tsr__model_load(model)));
+    tsr_status status = tsr__exec_reserve(x);
+    if (status == TSR_OK) status = make_outputs(model, call);
+    TSR__TRY(tsr_status_agree(model->engine, status));
     double begin = tsr__seconds();
     for (int i = 0; i < o->repeats; i++) {
         double start = tsr__seconds();
-        TSR__TRY(tsr__exec_run(x, graph, call));
+        TSR__TRY(tsr_status_agree(model->engine, tsr__exec_run(x, graph, call)));
         double seconds = tsr__seconds() - start;
         if (i == 0 || seconds < result->seconds) result->seconds = seconds;
         tsr_progress now = {TSR_PHASE_DENOISE, "transformer", (uint64_t)i + 1, (uint64_t)o->repeats,
@@ -62,10 +70,11 @@ static tsr_status run(tsr_engine *engine, tsr_model *model, const tsr_bench_step
     tsr__exec *x = NULL;
     tsr_status status = make_inputs(model, o, &call);
     if (status == TSR_OK) status = tsr__exec_create(engine, o->dtype, &x);
+    status = tsr_status_agree(engine, status);
     if (status == TSR_OK) status = measure(x, model, &call, o, result);
     tsr__exec_destroy(x);
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(engine, call.inputs[i].data);
-    tsr__free(engine, call.outputs[0].data);
+    for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(engine, call.outputs[i].data);
     return status;
 }
 
@@ -77,23 +86,35 @@ static tsr_status check_options(tsr_engine *engine, const tsr_bench_step_options
                      "bfloat16, float16 or float32");
 }
 
+/* What a rank does by itself before the others are met. */
+static tsr_status open_model(tsr_engine *engine, const tsr_bench_step_options *o, const tsr__layout *layout,
+                             tsr_model **out) {
+    const int64_t layers[2] = {o->layers, o->other_layers};
+    TSR__TRY(check_options(engine, o));
+    char *path = tsr__path_is_folder(o->config) ? tsr__path_join(engine, o->config, "config.json")
+                                                : tsr__strdup(engine, o->config);
+    tsr_status status = path ? tsr__model_from_config(engine, path, o->weights, layers, out) : TSR_NOMEM;
+    tsr__free(engine, path);
+    return status == TSR_OK ? tsr__model_lay_out(*out, layout) : status;
+}
+
+static tsr_status measure_yardstick(tsr_engine *engine, double *gflops) {
+    return engine->device->ops->gemm_yardstick(engine->device, YARDSTICK_M, YARDSTICK_K, YARDSTICK_N, YARDSTICK_RUNS,
+                                               gflops);
+}
+
 tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *options, tsr_bench_step_result *out) {
     tsr_bench_step_options o = TSR_BENCH_STEP_OPTIONS_INIT;
     tsr__take_options(&o, sizeof o, options);
-    TSR__TRY(check_options(engine, &o));
-    char *path =
-        tsr__path_is_folder(o.config) ? tsr__path_join(engine, o.config, "config.json") : tsr__strdup(engine, o.config);
-    if (!path) return TSR_NOMEM;
     tsr_bench_step_result result = {0};
     tsr_model *model = NULL;
-    const int64_t layers[2] = {o.layers, o.other_layers};
-    tsr_status status = tsr__model_from_config(engine, path, o.weights, layers, &model);
-    if (status == TSR_OK)
-        status = engine->device->ops->gemm_yardstick(engine->device, YARDSTICK_M, YARDSTICK_K, YARDSTICK_N,
-                                                     YARDSTICK_RUNS, &result.yardstick_gflops);
+    tsr__layout layout = {.tp_degree = 1};
+    if (o.parallel) TSR__TRY(tsr__layout_open(engine, o.parallel, &layout));
+    tsr_status status = tsr_status_agree(engine, open_model(engine, &o, &layout, &model));
+    if (status == TSR_OK) status = tsr_status_agree(engine, measure_yardstick(engine, &result.yardstick_gflops));
     if (status == TSR_OK) status = run(engine, model, &o, &result);
     tsr_model_destroy(model);
-    tsr__free(engine, path);
+    tsr__layout_close(&layout);
     if (status == TSR_OK) *out = result;
     return status;
 }

@@ -57,7 +57,7 @@ static tsr_status klein_tokenize(tsr_pipeline *p, const char *prompt, int64_t ma
 static tsr_status check_memory(const tsr__flux2_call *c) {
     for (int i = 0; i < TSR__N_MODELS; i++) {
         const tsr_model *model = c->p->models[i];
-        size_t weights = c->p->part[i] && !c->p->borrowed[i] ? model->weight_bytes : 0;
+        size_t weights = c->p->part[i] && !c->p->borrowed[i] && !tsr__model_borrows(model) ? model->weight_bytes : 0;
         size_t activations = c->p->part[i] ? tsr__exec_activation_bytes(c->exec[i]) : 0;
         TSR__TRY(tsr__memory_check(c->engine, model->component, weights, activations, c->p->force));
     }

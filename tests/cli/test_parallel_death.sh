@@ -8,6 +8,7 @@ long=("$TESSERA" generate "$klein" x -H 64 -W 64 --steps 10000 --seed 1 --dtype 
 # start RANKS [OPTION ...]: draws for long under mpirun, and returns when it denoises. $launch: mpirun, $ranks: its children.
 start() {
     mkdir -p session shared
+    : > err # what the run before it said is not of this one
     mpirun --oversubscribe -n "$1" "${long[@]}" --tp "$1" "${@:2}" -o result/x.png > out 2> err &
     launch=$!
     for _ in $(seq 600); do grep -q 'denoising: step [1-9]' err && break; sleep 0.1; done
@@ -75,6 +76,7 @@ done
 
 name "ranks that are threads: cancelled within a step, one message"
 for signal in TERM INT; do
+    : > err
     "${long[@]}" --tp 4 -o result/x.png > out 2> err &
     launch=$! ranks=($!)
     for _ in $(seq 600); do grep -q 'denoising: step [1-9]' err && break; sleep 0.1; done

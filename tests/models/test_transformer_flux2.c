@@ -1,49 +1,25 @@
 /* Flux2Transformer2DModel by itself, with guidance embedding and an odd number of heads, through tsr_model_forward. */
 #include "klein.h"
+#include "tensors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 16 };
-
-/* All tensors of a file, names without "transformer_in.". */
-static size_t read_all(tsr_engine *engine, const char *path, tsr_tensor *tensors) {
-    tsr_checkpoint *file = NULL;
-    assert_ok(engine, tsr_checkpoint_open(engine, path, &file));
-    size_t n = tsr_checkpoint_count(file);
-    assert_true(n <= MOST);
-    for (size_t i = 0; i < n; i++) {
-        const tsr_tensor_info *info = tsr_checkpoint_at(file, i);
-        const char *name = strncmp(info->name, "transformer_in.", 15) == 0 ? info->name + 15 : info->name;
-        tensors[i] =
-            (tsr_tensor){.name = strdup(name), .dtype = info->dtype, .ndim = info->ndim, .data = malloc(info->size)};
-        memcpy(tensors[i].shape, info->shape, sizeof info->shape);
-        assert_ok(engine, tsr_checkpoint_read(file, info, 0, NULL, 0, tensors[i].data, info->size));
-    }
-    tsr_checkpoint_close(file);
-    return n;
-}
-
-static const tsr_tensor *named(const tsr_tensor *tensors, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(tensors[i].name, name) == 0) return &tensors[i];
-    fail_msg("no tensor %s", name);
-    return NULL;
-}
 
 static void check(const char *device, const char *folder, const char *subfolder, const char *file) {
     tsr_engine *engine = test_engine(device);
     tsr_model_options options = TSR_MODEL_OPTIONS_INIT;
     tsr_model *model = NULL;
     tsr_tensor tensors[MOST], *outputs = NULL;
-    size_t n = read_all(engine, file, tensors), n_outputs = 0;
+    size_t n = test_tensors_read(engine, file, tensors, MOST), n_outputs = 0;
     options.subfolder = subfolder;
     assert_ok(engine, tsr_model_from_pretrained(engine, folder, &options, &model));
     assert_string_equal(tsr_model_class_name(model), "Flux2Transformer2DModel");
     for (int repeat = 0; repeat < 2; repeat++) {
         assert_ok(engine, tsr_model_forward(model, tensors, n, &outputs, &n_outputs));
-        const tsr_tensor *expected = named(tensors, n, "transformer_out");
+        const tsr_tensor *expected = test_tensors_find(tensors, n, "transformer_out");
+        assert_non_null(expected);
         assert_int_equal(n_outputs, 1);
         assert_string_equal(outputs[0].name, "transformer_out");
         assert_int_equal(tsr_tensor_bytes(&outputs[0]), tsr_tensor_bytes(expected));
@@ -51,10 +27,7 @@ static void check(const char *device, const char *folder, const char *subfolder,
         tsr_tensors_free(engine, outputs, n_outputs);
     }
     tsr_model_destroy(model);
-    for (size_t i = 0; i < n; i++) {
-        free((char *)(uintptr_t)tensors[i].name);
-        free(tensors[i].data);
-    }
+    test_tensors_release(tensors, n);
     tsr_engine_destroy(engine);
 }
 
@@ -82,21 +55,19 @@ static void missing_and_misshapen_inputs_are_refused(void **state) {
     size_t n_outputs = 0;
     char file[4096];
     snprintf(file, sizeof file, "%s", test_fixture("flux2_guidance/forward.safetensors"));
-    size_t n = read_all(engine, file, tensors);
+    size_t n = test_tensors_read(engine, file, tensors, MOST);
     assert_ok(engine, tsr_model_from_pretrained(engine, test_fixture("flux2_guidance/transformer"), NULL, &model));
     assert_refused(engine, tsr_model_forward(model, tensors, 0, &outputs, &n_outputs), TSR_ARG,
                    "needs the input \"hidden_states\"");
-    tsr_tensor *hidden = (tsr_tensor *)(uintptr_t)named(tensors, n, "hidden_states");
+    tsr_tensor *hidden = test_tensors_find(tensors, n, "hidden_states");
+    assert_non_null(hidden);
     hidden->shape[2] /= 2;
     hidden->shape[1] *= 2;
     assert_refused(engine, tsr_model_forward(model, tensors, n, &outputs, &n_outputs), TSR_SHAPE,
                    "x_embedder: its input has shape");
     assert_null(outputs);
     tsr_model_destroy(model);
-    for (size_t i = 0; i < n; i++) {
-        free((char *)(uintptr_t)tensors[i].name);
-        free(tensors[i].data);
-    }
+    test_tensors_release(tensors, n);
     tsr_engine_destroy(engine);
 }
 

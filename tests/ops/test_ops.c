@@ -29,6 +29,7 @@ static bool in_place(tsr__op_kind kind) {
     case TSR__OP_silu:
     case TSR__OP_swiglu:
     case TSR__OP_rope:
+    case TSR__OP_index_copy:
         return true;
     default:
         return false;
@@ -321,7 +322,8 @@ static const int64_t row_shapes[][3] = {{1, 1, 1},  {1, 1, 70},   {2, 3, 5},    
 typedef struct row_case {
     tsr__op_kind kind;
     int inputs;
-    const char *shapes; /* of each input: s the shape of the first, b [B, D], d a weight vector [D] */
+    const char *shapes; /* of each input: s the shape of the first, b [B, D], d a weight vector [D], t a table [2, D],
+                           of which an index i [S] names rows */
     int optional;       /* inputs from this one on may be absent */
 } row_case;
 
@@ -329,12 +331,14 @@ static const row_case row_cases[] = {
     {TSR__OP_rms_norm, 2, "sd", 1},  {TSR__OP_layer_norm, 3, "sdd", 1}, {TSR__OP_batch_denorm, 3, "sdd", 3},
     {TSR__OP_modulate, 3, "sbb", 3}, {TSR__OP_gated_add, 3, "sbs", 3},  {TSR__OP_add, 2, "ss", 2},
     {TSR__OP_sub, 2, "ss", 2},       {TSR__OP_axpy, 2, "ss", 2},        {TSR__OP_silu, 1, "s", 1},
-    {TSR__OP_swiglu, 2, "ss", 2},
+    {TSR__OP_swiglu, 2, "ss", 2},    {TSR__OP_modulate, 4, "stti", 4},  {TSR__OP_gated_add, 4, "stsi", 4},
 };
 
 static tsr__view row_operand(ops_pool *pool, char shape, const int64_t *s, tsr_dtype dtype, ops_layout layout) {
     if (shape == 'd') return OPS_VIEW(pool, dtype, OPS_DENSE, s[2]);
     if (shape == 'b') return OPS_VIEW(pool, TSR_F32, layout, s[0], s[2]);
+    if (shape == 't') return OPS_VIEW(pool, TSR_F32, layout, 2, s[2]);
+    if (shape == 'i') return OPS_VIEW(pool, TSR_I64, OPS_DENSE, s[1]);
     return OPS_VIEW(pool, TSR_F32, layout, s[0], s[1], s[2]);
 }
 
@@ -409,19 +413,49 @@ static void group_norm_matches(void **state) {
 
 static void rope_matches(void **state) {
     (void)state;
-    static const int64_t cases[][4] = {{1, 1, 1, 2},   {2, 5, 3, 8},   {1, 33, 2, 34},
-                                       {2, 9, 4, 128}, {1, 70, 5, 64}, {1, 0, 2, 4}};
+    static const int64_t cases[][5] = {/* B, S, H, D, R */
+                                       {1, 1, 1, 2, 2},    {2, 5, 3, 8, 8}, {1, 33, 2, 34, 34}, {2, 9, 4, 128, 96},
+                                       {1, 70, 5, 64, 64}, {1, 0, 2, 4, 4}, {2, 5, 3, 24, 18},  {1, 90, 4, 70, 2}};
     for (size_t i = 0; i < 2 * TSR__COUNT(cases); i++) EACH(ops_layout, layout, layouts) {
             const int64_t *c = cases[i / 2];
             char what[64];
             snprintf(what, sizeof what, "rope case %zu, layout %d", i, *layout);
             ops_pool pool = {.n = 0};
             tsr__view x = ops_view(&pool, TSR_F32, *layout, 4, c), out[TSR__MAX_OUTPUTS] = {dense(4, c)};
-            tsr__view cosines = OPS_VIEW(&pool, TSR_F32, *layout, c[1], c[3]);
-            tsr__view sines = OPS_VIEW(&pool, TSR_F32, *layout, c[1], c[3]);
+            tsr__view cosines = OPS_VIEW(&pool, TSR_F32, *layout, c[1], c[4]);
+            tsr__view sines = OPS_VIEW(&pool, TSR_F32, *layout, c[1], c[4]);
             tsr__op op = {.kind = TSR__OP_rope, .in = {&x, &cosines, &sines}};
             op.param.rope = i % 2 ? TSR__ROPE_HALF : TSR__ROPE_INTERLEAVED;
             check(&pool, op, out, what);
+            ops_free(&pool);
+        }
+}
+
+/* Rows 0 .. length - 1 in no order, some more than once. */
+static tsr__view random_index(ops_pool *pool, int64_t n, int64_t length) {
+    tsr__view index = OPS_VIEW(pool, TSR_I64, OPS_DENSE, n);
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)index.data)[i] = (int64_t)(fabsf(ops_random()) * (float)length) % length;
+    return index;
+}
+
+static void index_operations_match(void **state) {
+    (void)state;
+    static const int64_t cases[][4] = {/* B, S, n, D */
+                                       {1, 1, 1, 1},  {2, 7, 4, 5},     {1, 9, 30, 33}, {3, 5, 0, 8},
+                                       {2, 3, 3, 70}, {1, 60, 41, 700}, {0, 4, 3, 6},   {2, 11, 7, 0}};
+    for (size_t i = 0; i < TSR__COUNT(cases); i++) EACH(ops_layout, layout, layouts) {
+            const int64_t *c = cases[i];
+            char what[64];
+            snprintf(what, sizeof what, "index case %zu, layout %d", i, *layout);
+            ops_pool pool = {.n = 0};
+            tsr__view x = OPS_VIEW(&pool, TSR_F32, *layout, c[0], c[1], c[3]);
+            tsr__view rows = OPS_VIEW(&pool, TSR_F32, *layout, c[0], c[2], c[3]);
+            tsr__view index = random_index(&pool, c[2], c[1]);
+            tsr__view selected[TSR__MAX_OUTPUTS] = {dense(3, rows.shape)},
+                      copied[TSR__MAX_OUTPUTS] = {dense(3, x.shape)};
+            check(&pool, (tsr__op){.kind = TSR__OP_index_select, .in = {&x, &index}}, selected, what);
+            check(&pool, (tsr__op){.kind = TSR__OP_index_copy, .in = {&x, &index, &rows}}, copied, what);
             ops_free(&pool);
         }
 }
@@ -567,6 +601,7 @@ int main(void) {
         cmocka_unit_test(norms_survive_a_large_mean),
         cmocka_unit_test(group_norm_matches),
         cmocka_unit_test(rope_matches),
+        cmocka_unit_test(index_operations_match),
         cmocka_unit_test(upsample_matches),
         cmocka_unit_test(copy_matches),
         cmocka_unit_test(copy_of_a_sparse_view_matches),

@@ -59,6 +59,11 @@ static const hand_case cases[] = {
     {"x + gate y", {.kind = TSR__OP_gated_add},
      {{3, {2, 2, 1}, {1, 2, 3, 4}}, {2, {2, 1}, {1, 2}}, {3, {2, 2, 1}, {10, 20, 30, 40}}},
      {{3, {2, 2, 1}, {11, 22, 63, 84}}}},
+    {"a table of modulations, of which each row of the sequence names its own", {.kind = TSR__OP_modulate},
+     {{3, {1, 3, 1}, {1, 2, 3}}, {2, {2, 1}, {1, 2}}, {2, {2, 1}, {10, 20}}, {1, {3}, {1, 0, 1}}}, {{3, {1, 3, 1}, {23, 14, 29}}}},
+    {"the same for gates, in every sequence of the batch", {.kind = TSR__OP_gated_add},
+     {{3, {2, 2, 1}, {1, 2, 3, 4}}, {2, {3, 1}, {7, 1, 2}}, {3, {2, 2, 1}, {10, 20, 30, 40}}, {1, {2}, {2, 1}}},
+     {{3, {2, 2, 1}, {21, 22, 63, 44}}}},
     {"a + b", {.kind = TSR__OP_add}, {{1, {2}, {1, 2}}, {1, {2}, {10, 20}}}, {{1, {2}, {11, 22}}}},
     {"a - b", {.kind = TSR__OP_sub}, {{1, {2}, {1, 2}}, {1, {2}, {10, 20}}}, {{1, {2}, {-9, -18}}}},
     {"a + s b", {.kind = TSR__OP_axpy, .param.scalar = 0.5f}, {{1, {2}, {1, 2}}, {1, {2}, {10, 20}}}, {{1, {2}, {6, 12}}}},
@@ -66,6 +71,14 @@ static const hand_case cases[] = {
      {{1, {4}, {0, 1, -1, 100}}}, {{1, {4}, {0, 0.73105858f, -0.26894142f, 100}}}},
     {"the gate is the first", {.kind = TSR__OP_swiglu},
      {{1, {2}, {1, -1}}, {1, {2}, {2, 10}}}, {{1, {2}, {1.4621172f, -2.6894142f}}}},
+    {"row 2, column 1 of three columns is element 7", {.kind = TSR__OP_flat_index, .param.size = 3},
+     {{1, {3}, {2, 0, 1}}, {1, {3}, {1, 2, 0}}}, {{1, {3}, {7, 2, 3}}}},
+    {"nothing", {.kind = TSR__OP_zeros}, {{0}}, {{2, {2, 2}, {0, 0, 0, 0}}}},
+    {"rows of every sequence, in the order of the index", {.kind = TSR__OP_index_select},
+     {{3, {2, 3, 1}, {1, 2, 3, 4, 5, 6}}, {1, {4}, {2, 0, 2, 1}}}, {{3, {2, 4, 1}, {3, 1, 3, 2, 6, 4, 6, 5}}}},
+    {"rows put in their places, the last of two that have the same", {.kind = TSR__OP_index_copy},
+     {{3, {2, 3, 1}, {1, 2, 3, 4, 5, 6}}, {1, {3}, {2, 0, 2}}, {3, {2, 3, 1}, {10, 20, 30, 40, 50, 60}}},
+     {{3, {2, 3, 1}, {20, 2, 30, 50, 5, 60}}}},
     {"rows by id", {.kind = TSR__OP_embedding},
      {{2, {1, 3}, {2, 0, 2}}, {2, {3, 2}, {1, 2, 3, 4, 5, 6}}}, {{3, {1, 3, 2}, {5, 6, 1, 2, 5, 6}}}},
     {"cosines, then sines, of t and t / 100", {.kind = TSR__OP_sinusoid, .param.scalar = 1000.0f},
@@ -87,6 +100,9 @@ static const hand_case cases[] = {
     {"a quarter turn across the halves, at the second position", {.kind = TSR__OP_rope, .param.rope = TSR__ROPE_HALF},
      {{4, {1, 2, 1, 4}, {9, 8, 7, 6, 1, 2, 3, 4}}, {2, {2, 4}, {1, 1, 1, 1, 0, 1, 0, 1}}, {2, {2, 4}, {[4] = 1, [6] = 1}}},
      {{4, {1, 2, 1, 4}, {9, 8, 7, 6, -3, 2, 1, 4}}}},
+    {"a quarter turn of the first two channels, the others stay", {.kind = TSR__OP_rope, .param.rope = TSR__ROPE_HALF},
+     {{4, {1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}}, {2, {1, 2}, {0, 0}}, {2, {1, 2}, {1, 1}}},
+     {{4, {1, 1, 2, 4}, {-2, 1, 3, 4, -6, 5, 7, 8}}}},
     {"each pixel four times", {.kind = TSR__OP_upsample_nearest2x},
      {{4, {1, 1, 2, 2}, {1, 2, 3, 4}}},
      {{4, {1, 2, 4, 2}, {1, 2, 1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4, 3, 4}}}},
@@ -101,8 +117,21 @@ static const hand_case cases[] = {
 
 /* The operands that are I64. */
 static tsr_dtype input_dtype(tsr__op_kind kind, int i) {
-    bool ids = (kind == TSR__OP_embedding || kind == TSR__OP_rope_table) && i == 0;
-    return ids || (kind == TSR__OP_attention && i == 3) ? TSR_I64 : TSR_F32;
+    static const bool integers[TSR__OP_COUNT][TSR__MAX_INPUTS] = {
+        [TSR__OP_embedding] = {true},
+        [TSR__OP_rope_table] = {true},
+        [TSR__OP_flat_index] = {true, true},
+        [TSR__OP_index_select] = {false, true},
+        [TSR__OP_index_copy] = {false, true},
+        [TSR__OP_attention] = {false, false, false, true},
+        [TSR__OP_modulate] = {false, false, false, true},
+        [TSR__OP_gated_add] = {false, false, false, true},
+    };
+    return integers[kind][i] ? TSR_I64 : TSR_F32;
+}
+
+static tsr_dtype output_dtype(tsr__op_kind kind) {
+    return kind == TSR__OP_arange || kind == TSR__OP_flat_index ? TSR_I64 : TSR_F32;
 }
 
 static tsr__view view_of(ops_pool *pool, const operand *from, tsr_dtype dtype) {
@@ -127,7 +156,7 @@ static void check_case(tsr_engine *engine, const hand_case *c) {
         op.in[i] = &in[i];
     }
     for (int i = 0; i < TSR__MAX_OUTPUTS && c->out[i].ndim; i++) {
-        out[i] = view_of(&pool, &c->out[i], op.kind == TSR__OP_arange ? TSR_I64 : TSR_F32);
+        out[i] = view_of(&pool, &c->out[i], output_dtype(op.kind));
         memset(out[i].data, 0xff, (size_t)tsr__view_elements(&out[i]) * tsr_dtype_bits(out[i].dtype) / 8);
         op.out[i] = &out[i];
     }
@@ -214,6 +243,67 @@ static void rope_tables_keep_their_precision(void **state) {
     tsr_engine_destroy(engine);
 }
 
+/* Half a position is half an angle; whole ones are what integers give. */
+static void rope_tables_take_fractional_positions(void **state) {
+    (void)state;
+    tsr_engine *engine = test_engine("cpu");
+    float fractional[] = {0.5f, -2.0f, 3.0f, 0.25f};
+    int64_t whole[] = {0, -2, 3, 0};
+    float result[2][2][16]; /* of positions in float32 and int64: cosines and sines [2, 8] */
+    for (int i = 0; i < 2; i++) {
+        void *positions = i ? (void *)whole : (void *)fractional;
+        tsr__view ids = tsr__view_dense(positions, i ? TSR_I64 : TSR_F32, 2, (int64_t[]){2, 2}), out[2];
+        for (int k = 0; k < 2; k++) out[k] = tsr__view_dense(result[i][k], TSR_F32, 2, (int64_t[]){2, 8});
+        tsr__op op = {.kind = TSR__OP_rope_table, .in = {&ids}, .out = {&out[0], &out[1]}};
+        op.param.rope_table.axes = 2;
+        op.param.rope_table.dims[0] = op.param.rope_table.dims[1] = 4;
+        op.param.rope_table.theta = 100.0;
+        op.param.rope_table.style = TSR__ROPE_HALF;
+        assert_ok(engine, engine->device->ops->run[op.kind](engine->device, &op));
+    }
+    static const float cosines[] = {0.87758256f, 0.99875026f}, sines[] = {0.24740396f, 0.02499740f};
+    assert_close("cos of 0.5, 0.05", result[0][0], cosines, 2, 3e-7);
+    assert_close("sin of 0.25, 0.025", result[0][1] + 8 + 2, sines, 2, 3e-7);
+    for (int k = 0; k < 2; k++) {
+        assert_memory_equal(result[0][k] + 2, result[1][k] + 2, 2 * sizeof(float)); /* -2 */
+        assert_memory_equal(result[0][k] + 8, result[1][k] + 8, 2 * sizeof(float)); /* 3 */
+    }
+    tsr_engine_destroy(engine);
+}
+
+/* No operation reads or writes outside of its operands, whatever the entry. */
+static void an_index_outside_the_rows_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        tsr__op_kind kind;
+        int at; /* the input that is the index */
+    } rows[] = {{TSR__OP_modulate, 3},   {TSR__OP_gated_add, 3},  {TSR__OP_index_select, 1},
+                {TSR__OP_index_copy, 1}, {TSR__OP_flat_index, 0}, {TSR__OP_flat_index, 1}};
+    const char *const devices[] = {"ref", "cpu"};
+    const int64_t entries[] = {-1, 3, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < 2 * TSR__COUNT(rows); i++)
+        for (size_t e = 0; e < TSR__COUNT(entries); e++) {
+            bool is_row = rows[i / 2].kind == TSR__OP_flat_index && rows[i / 2].at == 0;
+            if (is_row && entries[e] == 3) continue; /* a row that may be */
+            tsr_engine *engine = test_engine(devices[i % 2]);
+            ops_pool pool = {.n = 0};
+            int64_t bad[] = {2, entries[e], 0}, good[] = {0, 1, 2};
+            tsr__view x = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1, 3, 4),
+                      table = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 3, 4);
+            tsr__view index = tsr__view_dense(good, TSR_I64, 1, (int64_t[]){3}), wrong = index, out = index;
+            wrong.data = bad;
+            tsr__op op = {.kind = rows[i / 2].kind, .in = {&x, &table, &table}, .out = {&x}};
+            if (op.kind == TSR__OP_gated_add || op.kind == TSR__OP_index_copy) op.in[2] = &x;
+            if (op.kind == TSR__OP_flat_index) op.in[0] = op.in[1] = &index, op.in[2] = NULL, op.out[0] = &out;
+            if (op.kind == TSR__OP_flat_index) op.param.size = 3;
+            op.in[rows[i / 2].at] = &wrong;
+            assert_refused(engine, engine->device->ops->run[op.kind](engine->device, &op), TSR_ARG,
+                           "entry 1 of the indices is");
+            ops_free(&pool);
+            tsr_engine_destroy(engine);
+        }
+}
+
 static void an_id_outside_the_table_is_refused(void **state) {
     (void)state;
     const char *const devices[] = {"ref", "cpu"};
@@ -239,6 +329,8 @@ int main(void) {
         cmocka_unit_test(ref_reads_short_weights),
         cmocka_unit_test(rope_tables_keep_their_precision),
         cmocka_unit_test(an_id_outside_the_table_is_refused),
+        cmocka_unit_test(rope_tables_take_fractional_positions),
+        cmocka_unit_test(an_index_outside_the_rows_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ def tensors_of(output):
 
 
 @contextlib.contextmanager
-def submodules(pipe, wanted, out):
+def submodules_of(model, component, wanted, out):
     """Records the outputs of the first call of each submodule: `<component>.<path>#<output>`.
 
     wanted(name): whether to keep it. Dropout does nothing in a trained model and is left out.
@@ -47,15 +47,23 @@ def submodules(pipe, wanted, out):
         return see
 
     handles = []
-    for component in ("text_encoder", "transformer", "vae"):
-        for path, module in getattr(pipe, component).named_modules(prefix=component):
-            if path != component and not isinstance(module, torch.nn.Dropout) and wanted(path):
-                handles.append(module.register_forward_hook(hook(path)))
+    for path, module in model.named_modules(prefix=component):
+        if path != component and not isinstance(module, torch.nn.Dropout) and wanted(path):
+            handles.append(module.register_forward_hook(hook(path)))
     try:
         yield
     finally:
         for h in handles:
             h.remove()
+
+
+@contextlib.contextmanager
+def submodules(pipe, wanted, out):
+    """The same for all components of a pipeline."""
+    with contextlib.ExitStack() as stack:
+        for component in ("text_encoder", "transformer", "vae"):
+            stack.enter_context(submodules_of(getattr(pipe, component), component, wanted, out))
+        yield
 
 
 def call(pipe, arguments, seed=42, wanted=None):

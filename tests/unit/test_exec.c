@@ -246,6 +246,57 @@ static void bad_heads(tsr__exec *x, void *context) {
     (void)tsr__sdpa(x, q, k, k, (tsr__attention_options){.key_mask = tsr__none()}, NULL);
 }
 
+static tsr__value upload(tsr__exec *x, const arrays *d, int ndim, const int64_t *shape) {
+    return tsr__upload(x, TSR_F32, ndim, shape, d->a);
+}
+
+/* Three rows of a sequence, tables of two rows, an index of four. */
+static void long_index(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = upload(x, d, TSR__SHAPE(1, 3, 4)), table = upload(x, d, TSR__SHAPE(2, 4));
+    (void)tsr__modulate_rows(x, in, table, table, tsr__arange(x, 4));
+}
+
+static void unequal_tables(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = upload(x, d, TSR__SHAPE(1, 3, 4)), table = upload(x, d, TSR__SHAPE(2, 4));
+    (void)tsr__modulate_rows(x, in, table, upload(x, d, TSR__SHAPE(3, 4)), tsr__arange(x, 3));
+}
+
+static void narrow_gate(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = upload(x, d, TSR__SHAPE(1, 3, 4));
+    (void)tsr__gated_add_rows(x, in, upload(x, d, TSR__SHAPE(2, 3)), in, tsr__arange(x, 3));
+}
+
+static void too_many_sequences(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = tsr__zeros(x, TSR__SHAPE(1, 3, 4));
+    (void)tsr__index_copy(x, in, tsr__arange(x, 2), upload(x, d, TSR__SHAPE(2, 2, 4)));
+}
+
+static void rows_without_places(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = tsr__zeros(x, TSR__SHAPE(1, 3, 4));
+    (void)tsr__index_copy(x, in, tsr__arange(x, 3), upload(x, d, TSR__SHAPE(1, 2, 4)));
+}
+
+static void select_from_a_vector(tsr__exec *x, void *context) {
+    arrays *d = context;
+    (void)tsr__index_select(x, upload(x, d, TSR__SHAPE(4)), tsr__arange(x, 2));
+}
+
+static void unequal_indices(tsr__exec *x, void *context) {
+    (void)context;
+    (void)tsr__flat_index(x, tsr__arange(x, 4), tsr__arange(x, 3), 5);
+}
+
+static void wide_rope(tsr__exec *x, void *context) {
+    arrays *d = context;
+    tsr__value in = upload(x, d, TSR__SHAPE(1, 3, 2, 4)), table = upload(x, d, TSR__SHAPE(3, 6));
+    (void)tsr__rotate(x, in, (tsr__rope){table, table, TSR__ROPE_HALF});
+}
+
 static void shapes_are_checked_by_the_meta_run(void **state) {
     (void)state;
     static const struct {
@@ -254,7 +305,15 @@ static void shapes_are_checked_by_the_meta_run(void **state) {
     } rows[] = {{mismatched_sum, "add: shapes [4] and [5]"},
                 {bad_slice, "no slice [2, 5)"},
                 {bad_reshape, "cannot be viewed"},
-                {bad_heads, "attention: shapes"}};
+                {bad_heads, "attention: shapes"},
+                {long_index, "modulate: shapes [1, 3, 4] and [2, 4]"},
+                {unequal_tables, "modulate: shapes [1, 3, 4] and [2, 4]"},
+                {narrow_gate, "gated_add: shapes"},
+                {too_many_sequences, "index_copy: shapes [1, 3, 4] and [2, 2, 4]"},
+                {rows_without_places, "index_copy: shapes [3] and [1, 2, 4]"},
+                {select_from_a_vector, "index_select: shapes [4] and [2]"},
+                {unequal_indices, "flat_index: shapes [4] and [3]"},
+                {wide_rope, "rope: shapes [1, 3, 2, 4] and [3, 6]"}};
     arrays d;
     for (size_t i = 0; i < TSR__COUNT(rows); i++)
         assert_refused(engine, record_only(rows[i].forward, &d), TSR_SHAPE, rows[i].words);

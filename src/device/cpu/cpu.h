@@ -86,6 +86,8 @@ tsr_status tsr__cpu_sub(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_axpy(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_silu(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_swiglu(tsr__device *device, const tsr__op *op);
+tsr_status tsr__cpu_index_select(tsr__device *device, const tsr__op *op);
+tsr_status tsr__cpu_index_copy(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_rope(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_upsample_nearest2x(tsr__device *device, const tsr__op *op);
 tsr_status tsr__cpu_copy(tsr__device *device, const tsr__op *op);

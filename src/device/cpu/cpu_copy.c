@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TILE = 32, RUN = 4096 };
+enum { TILE = 32, RUN = 4096, COLUMNS = 512 };
 
 /* Both sides of a copy, dimensions that lie evenly on both merged; at least two. Strides in elements. */
 typedef struct layout {
@@ -116,6 +116,37 @@ void tsr__cpu_copy_view(const tsr__device *device, const tsr__view *from, const 
 
 tsr_status tsr__cpu_copy(tsr__device *device, const tsr__op *op) {
     tsr__cpu_copy_view(device, op->in[0], op->out[0]);
+    return TSR_OK;
+}
+
+tsr_status tsr__cpu_index_select(tsr__device *device, const tsr__op *op) {
+    const tsr__view *index = op->in[1];
+    int64_t length = op->in[0]->shape[1], n = index->shape[0], count = op->in[0]->shape[0] * n;
+    TSR__TRY(tsr__host_check_index(device, op, index, length));
+    tsr__rows x = tsr__rows_of(op->in[0]);
+    float *out = op->out[0]->data;
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, count *x.width))
+    for (int64_t r = 0; r < count; r++)
+        memcpy(out + r * x.width, tsr__row(&x, r / n * length + tsr__index_at(index, r % n)),
+               (size_t)x.width * sizeof *out);
+    return TSR_OK;
+}
+
+/* Threads share the columns, not the rows: an index may name a row more than once. */
+tsr_status tsr__cpu_index_copy(tsr__device *device, const tsr__op *op) {
+    const tsr__view *index = op->in[1];
+    int64_t length = op->out[0]->shape[1], n = index->shape[0];
+    TSR__TRY(tsr__host_check_index(device, op, index, length));
+    tsr__rows rows = tsr__rows_of(op->in[2]);
+    float *out = op->out[0]->data;
+    if (op->in[0]->data != out) tsr__cpu_copy_view(device, op->in[0], op->out[0]);
+#pragma omp parallel for num_threads(tsr__cpu_threads(device, rows.count *rows.width))
+    for (int64_t begin = 0; begin < rows.width; begin += COLUMNS) {
+        int64_t left = rows.width - begin, columns = left < COLUMNS ? left : COLUMNS;
+        for (int64_t r = 0; r < rows.count; r++)
+            memcpy(out + (r / n * length + tsr__index_at(index, r % n)) * rows.width + begin,
+                   (const float *)tsr__row(&rows, r) + begin, (size_t)columns * sizeof *out);
+    }
     return TSR_OK;
 }
 

@@ -48,24 +48,32 @@ tsr_status tsr__cpu_swiglu(tsr__device *device, const tsr__op *op) {
     return each(device, op, tsr__kernels_of(device)->swiglu, 0.0f);
 }
 
-tsr_status tsr__cpu_modulate(tsr__device *device, const tsr__op *op) {
-    tsr__rows x = tsr__rows_of(op->in[0]), scale = tsr__rows_of(op->in[1]), shift = tsr__rows_of(op->in[2]);
+/* The row of a table that row r of in0 [B, S, D] reads: of its place in the sequence, or of its batch. */
+static int64_t table_row(const tsr__op *op, int64_t r) {
     int64_t length = op->in[0]->shape[1];
+    return op->in[3] ? tsr__index_at(op->in[3], r % length) : r / length;
+}
+
+tsr_status tsr__cpu_modulate(tsr__device *device, const tsr__op *op) {
+    TSR__TRY(tsr__host_check_index(device, op, op->in[3], op->in[1]->shape[0]));
+    tsr__rows x = tsr__rows_of(op->in[0]), scale = tsr__rows_of(op->in[1]), shift = tsr__rows_of(op->in[2]);
     float *out = op->out[0]->data;
 #pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
-    for (int64_t r = 0; r < x.count; r++)
-        tsr__kernels_of(device)->modulate(tsr__row(&x, r), tsr__row(&scale, r / length), tsr__row(&shift, r / length),
-                                          out + r * x.width, x.width);
+    for (int64_t r = 0; r < x.count; r++) {
+        int64_t t = table_row(op, r);
+        tsr__kernels_of(device)->modulate(tsr__row(&x, r), tsr__row(&scale, t), tsr__row(&shift, t), out + r * x.width,
+                                          x.width);
+    }
     return TSR_OK;
 }
 
 tsr_status tsr__cpu_gated_add(tsr__device *device, const tsr__op *op) {
+    TSR__TRY(tsr__host_check_index(device, op, op->in[3], op->in[1]->shape[0]));
     tsr__rows x = tsr__rows_of(op->in[0]), gate = tsr__rows_of(op->in[1]), y = tsr__rows_of(op->in[2]);
-    int64_t length = op->in[0]->shape[1];
     float *out = op->out[0]->data;
 #pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++)
-        tsr__kernels_of(device)->gated_add(tsr__row(&x, r), tsr__row(&gate, r / length), tsr__row(&y, r),
+        tsr__kernels_of(device)->gated_add(tsr__row(&x, r), tsr__row(&gate, table_row(op, r)), tsr__row(&y, r),
                                            out + r * x.width, x.width);
     return TSR_OK;
 }
@@ -73,13 +81,16 @@ tsr_status tsr__cpu_gated_add(tsr__device *device, const tsr__op *op) {
 tsr_status tsr__cpu_rope(tsr__device *device, const tsr__op *op) {
     const tsr__kernels *kernels = tsr__kernels_of(device);
     tsr__rows x = tsr__rows_of(op->in[0]), cosines = tsr__rows_of(op->in[1]), sines = tsr__rows_of(op->in[2]);
-    int64_t length = op->in[0]->shape[1], heads = op->in[0]->shape[2];
+    int64_t length = op->in[0]->shape[1], heads = op->in[0]->shape[2], rotated = cosines.width;
     float *out = op->out[0]->data;
 #pragma omp parallel for num_threads(tsr__cpu_threads(device, x.count *x.width))
     for (int64_t r = 0; r < x.count; r++) {
         int64_t s = r / heads % length;
+        const float *from = tsr__row(&x, r);
+        float *to = out + r * x.width;
         (op->param.rope == TSR__ROPE_HALF ? kernels->rope_half : kernels->rope_interleaved)(
-            tsr__row(&x, r), tsr__row(&cosines, s), tsr__row(&sines, s), out + r * x.width, x.width);
+            from, tsr__row(&cosines, s), tsr__row(&sines, s), to, rotated);
+        for (int64_t d = rotated; d < x.width; d++) to[d] = from[d];
     }
     return TSR_OK;
 }

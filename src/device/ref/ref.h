@@ -52,6 +52,8 @@ tsr_status tsr__ref_sub(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_axpy(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_silu(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_swiglu(tsr__device *device, const tsr__op *op);
+tsr_status tsr__ref_index_select(tsr__device *device, const tsr__op *op);
+tsr_status tsr__ref_index_copy(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_rope(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_upsample_nearest2x(tsr__device *device, const tsr__op *op);
 tsr_status tsr__ref_copy(tsr__device *device, const tsr__op *op);

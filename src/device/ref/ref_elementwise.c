@@ -8,16 +8,17 @@ static float silu(float x) { return (float)((double)x / (1.0 + exp(-(double)x)))
 /* Element d of row r of an operand. */
 static float at(const tsr__view *view, int64_t r, int64_t d) { return tsr__ref_load(view, tsr__ref_row(view, r) + d); }
 
-/* out[r, d] = expression, for all rows of in0; `b` is the batch of the row where in0 is [B, S, D]. */
+/* out[r, d] = expression, for all rows of in0; `b` is the row that row r reads of a table: where in0 is [B, S, D], the
+ * one that in3 names for its place in the sequence, else that of its batch. */
 #define ELEMENTWISE(name, expression)                                                                                  \
     tsr_status tsr__ref_##name(tsr__device *device, const tsr__op *op) {                                               \
-        (void)device;                                                                                                  \
-        const tsr__view *x = op->in[0], *y = op->in[1], *z = op->in[2];                                                \
+        const tsr__view *x = op->in[0], *y = op->in[1], *z = op->in[2], *index = op->in[3];                            \
         float *out = op->out[0]->data;                                                                                 \
         int64_t rows = tsr__ref_rows(x), width = tsr__ref_width(x), length = x->ndim > 1 ? x->shape[x->ndim - 2] : 1;  \
+        TSR__TRY(tsr__host_check_index(device, op, index, index ? y->shape[0] : 0));                                   \
         for (int64_t r = 0; r < rows; r++)                                                                             \
             for (int64_t d = 0; d < width; d++) {                                                                      \
-                int64_t b = r / length;                                                                                \
+                int64_t b = index ? tsr__index_at(index, r % length) : r / length;                                     \
                 (void)y, (void)z, (void)b;                                                                             \
                 *out++ = (expression);                                                                                 \
             }                                                                                                          \
@@ -45,6 +46,30 @@ static char *element(const tsr__view *view, int64_t i) {
 static void copy(const tsr__view *from, const tsr__view *to) {
     int64_t n = tsr__view_elements(from);
     for (int64_t i = 0; i < n; i++) memcpy(element(to, i), element(from, i), tsr_dtype_bits(from->dtype) / 8);
+}
+
+tsr_status tsr__ref_index_select(tsr__device *device, const tsr__op *op) {
+    const tsr__view *x = op->in[0], *index = op->in[1];
+    int64_t n = index->shape[0], width = x->shape[2];
+    float *out = op->out[0]->data;
+    TSR__TRY(tsr__host_check_index(device, op, index, x->shape[1]));
+    for (int64_t b = 0; b < x->shape[0]; b++)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t d = 0; d < width; d++) *out++ = at(x, b * x->shape[1] + tsr__index_at(index, i), d);
+    return TSR_OK;
+}
+
+tsr_status tsr__ref_index_copy(tsr__device *device, const tsr__op *op) {
+    const tsr__view *index = op->in[1], *rows = op->in[2], *to = op->out[0];
+    float *out = to->data;
+    TSR__TRY(tsr__host_check_index(device, op, index, to->shape[1]));
+    if (op->in[0]->data != out) copy(op->in[0], to);
+    for (int64_t b = 0; b < to->shape[0]; b++)
+        for (int64_t i = 0; i < index->shape[0]; i++)
+            for (int64_t d = 0; d < to->shape[2]; d++)
+                out[(b * to->shape[1] + tsr__index_at(index, i)) * to->shape[2] + d] =
+                    at(rows, b * index->shape[0] + i, d);
+    return TSR_OK;
 }
 
 tsr_status tsr__ref_copy(tsr__device *device, const tsr__op *op) {
