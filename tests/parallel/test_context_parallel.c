@@ -123,7 +123,55 @@ static tsr_status every_layout_computes_the_same(tsr_engine *engine, void *user)
     return TSR_OK;
 }
 
+/* --- one rank fails --- */
+
+/* Every rank's status is that of rank 0. */
+static tsr_status check_same(tsr_engine *engine, tsr_status own) {
+    int status = (int)own;
+    TSR__TRY(tsr__broadcast(tsr__world(engine), &status, sizeof status, 0));
+    if (status == (int)own) return tsr_status_agree(engine, TSR_OK);
+    return tsr_status_agree(engine, tsr__fail(engine, TSR_INTERNAL, "rank %d ended with %d, rank 0 with %d",
+                                              tsr_engine_rank(engine), (int)own, status));
+}
+
+static tsr_status open_and_run(tsr_engine *engine, way w, const tsr_parallel_config *config) {
+    static _Thread_local float out[RANK_FLOATS];
+    tsr_model *model = NULL;
+    size_t n = 0;
+    tsr_status status = open_way(engine, w, config, &model);
+    if (status == TSR_OK) status = rank_forward(engine, model, false, out, &n);
+    tsr_model_destroy(model);
+    return status;
+}
+
+/* An allocation fails on the last rank alone, wherever: all end alike, nobody waits, nothing leaks. */
+static tsr_status one_rank_runs_out_of_memory(tsr_engine *engine, void *user) {
+    (void)user;
+    tsr_context_parallel_config cp = TSR_CONTEXT_PARALLEL_CONFIG_INIT;
+    tsr_parallel_config config = TSR_PARALLEL_CONFIG_INIT;
+    bool last = tsr_engine_rank(engine) == tsr_engine_size(engine) - 1;
+    cp.ring_degree = tsr_engine_size(engine);
+    cp.ring_anything = true;
+    cp.rotate_method = TSR_ROTATE_ALLTOALL;
+    config.context_parallel = &cp;
+    TSR__TRY(tsr_status_agree(engine, TSR_OK)); /* all have released what they shared before */
+    for (way w = STREAMED; w < N_WAYS; w++) {
+        tsr_status status = TSR_NOMEM;
+        for (int64_t k = 0; status != TSR_OK; k += 1 + k / 5) {
+            size_t before = tsr_engine_memory_current(engine);
+            if (last) atomic_store(&engine->allocator.fail_at, atomic_load(&engine->allocator.count) + k);
+            status = open_and_run(engine, w, &config);
+            atomic_store(&engine->allocator.fail_at, -1);
+            TSR__TRY(check_same(engine, status));
+            RANK_CHECK(engine, tsr_engine_memory_current(engine) == before);
+            RANK_CHECK(engine, status == TSR_NOMEM || (status == TSR_OK && k > 20));
+        }
+    }
+    return TSR_OK;
+}
+
 int main(int argc, char **argv) {
-    static const rank_test tests[] = {{"every_layout_computes_the_same", every_layout_computes_the_same}};
+    static const rank_test tests[] = {{"every_layout_computes_the_same", every_layout_computes_the_same},
+                                      {"one_rank_runs_out_of_memory", one_rank_runs_out_of_memory}};
     return rank_tests_run(rank_test_count(argc, argv), tests, TSR__COUNT(tests));
 }
