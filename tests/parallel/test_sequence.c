@@ -36,6 +36,25 @@ static tsr_status on_layouts(tsr_engine *engine, bool anything, layout_body body
     return status;
 }
 
+/* --- pieces --- */
+
+/* torch.tensor_split, as measured (case 9). */
+static tsr_status pieces_are_those_of_torch(tsr_engine *engine, void *user) {
+    (void)user;
+    static const int64_t rows[][5] = {
+        {3969, 993, 992, 992, 992}, {6889, 1723, 1722, 1722, 1722}, {15, 4, 4, 4, 3}, {4, 1, 1, 1, 1}};
+    for (size_t r = 0; r < TSR__COUNT(rows); r++) {
+        int64_t at = 0;
+        for (int i = 0; i < 4; i++) {
+            tsr_range piece = tsr__tensor_split(rows[r][0], 4, i);
+            RANK_CHECK(engine, piece.begin == at && piece.end - piece.begin == rows[r][1 + i]);
+            at = piece.end;
+        }
+        RANK_CHECK(engine, at == rows[r][0]);
+    }
+    return TSR_OK;
+}
+
 /* --- ports --- */
 
 typedef struct port_case {
@@ -308,6 +327,7 @@ static tsr_status a_rank_that_fails_goes_on_to_its_exchanges(tsr_engine *engine,
 
 int main(int argc, char **argv) {
     static const rank_test tests[] = {
+        {"pieces_are_those_of_torch", pieces_are_those_of_torch},
         {"lengths_are_refused", lengths_are_refused},
         {"operands_that_are_not_split_alike_are_refused", operands_that_are_not_split_alike_are_refused},
         {"a_ring_holds_two_blocks", a_ring_holds_two_blocks},
