@@ -76,6 +76,8 @@ typedef struct cli_layout {
 tsr_status cli_layout_open(cli_session *session, cli_layout *out);
 /* "ring 2 x tp 2", "1 rank" */
 void cli_layout_text(const cli_options *options, char *text, size_t size);
+/* "--ring 2 --tp 2": the degrees as options; where none is above 1, those that would suit so many ranks. */
+void cli_layout_options(const cli_options *options, int64_t ranks, char *text, size_t size);
 void cli_layout_close(cli_session *session, cli_layout *layout);
 
 /* ---- request.c: what generate and verify draw ---- */

@@ -26,15 +26,25 @@ tsr_status cli_layout_open(cli_session *session, cli_layout *out) {
 
 void cli_layout_close(cli_session *session, cli_layout *layout) { tsr_tp_plan_free(session->engine, layout->plan); }
 
-void cli_layout_text(const cli_options *o, char *text, size_t size) {
+/* The degrees above 1, each behind `before`, with `between` between them. */
+static void list_degrees(const cli_options *o, const char *before, const char *between, char *text, size_t size) {
     const struct {
         const char *name;
         int64_t degree;
     } axes[] = {{"ring", o->ring}, {"ulysses", o->ulysses}, {"tp", o->tp}};
     size_t used = 0;
-    snprintf(text, size, "1 rank");
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
         if (axes[i].degree > 1)
-            used += (size_t)snprintf(text + used, size - used, "%s%s %" PRId64, used ? " x " : "", axes[i].name,
-                                     axes[i].degree);
+            used += (size_t)snprintf(text + used, size - used, "%s%s%s %" PRId64, used ? between : "", before,
+                                     axes[i].name, axes[i].degree);
+}
+
+void cli_layout_text(const cli_options *o, char *text, size_t size) {
+    snprintf(text, size, "1 rank");
+    list_degrees(o, "", " x ", text, size);
+}
+
+void cli_layout_options(const cli_options *o, int64_t ranks, char *text, size_t size) {
+    snprintf(text, size, "--tp %" PRId64, ranks);
+    list_degrees(o, "--", " ", text, size);
 }

@@ -45,12 +45,14 @@ static tsr_status check_size(cli_session *session) {
     const cli_options *o = session->options;
     int64_t size = tsr_engine_size(session->engine), product = cli_n_ranks(o);
     int64_t good = product > 1 ? product : size;
+    char degrees[96];
     if (size == product) return TSR_OK;
-    return cli_session_refuse(session,
-                              "the launcher started %" PRId64 " rank%s, but the degrees make %" PRId64 ": ring %" PRId64
-                              " x ulysses %" PRId64 " x tp %" PRId64 "; for example: mpirun -n %" PRId64
-                              " tessera %s ... --tp %" PRId64,
-                              size, size == 1 ? "" : "s", product, o->ring, o->ulysses, o->tp, good, o->command, good);
+    cli_layout_options(o, good, degrees, sizeof degrees);
+    return cli_session_refuse(
+        session,
+        "the launcher started %" PRId64 " rank%s, but the degrees make %" PRId64 ": ring %" PRId64 " x ulysses %" PRId64
+        " x tp %" PRId64 "; for example: mpirun -n %" PRId64 " tessera %s ... %s",
+        size, size == 1 ? "" : "s", product, o->ring, o->ulysses, o->tp, good, o->command, degrees);
 }
 
 static void begin(launch *l) {

@@ -5,12 +5,13 @@
 
 #include "cli.h"
 
+/* In one piece, so that nothing of another process comes in between. */
 static void print_line(const char *prefix, const char *format, va_list args, const char *suffix) {
+    char *text = NULL;
     if (tsr_launcher_rank() > 0) return; /* the first rank meets the same and says it */
-    fputs(prefix, stderr);
-    vfprintf(stderr, format, args);
-    fputs(suffix, stderr);
-    fputc('\n', stderr);
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    fprintf(stderr, "%s%s%s\n", prefix, text ? text : format, suffix);
+    free(text);
 }
 
 int cli_error(const char *format, ...) {

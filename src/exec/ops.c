@@ -297,6 +297,10 @@ tsr__value tsr__concat(tsr__exec *x, tsr__value a, tsr__value b, int dim) {
     joined.shape[dim] = b.shape[dim];
     if (!same_shape(joined, b)) return refuse(x, TSR__OP_concat, a, b);
     joined.shape[dim] = a.shape[dim] + b.shape[dim];
+    tsr_dtype dtype = tsr__value_strides(x, a)->dtype;
+    if (tsr__value_strides(x, b)->dtype != dtype)
+        return tsr__exec_fail(x, TSR_SHAPE, "concat: values of different dtypes cannot be joined");
     tsr__emission e = {.op = {.kind = TSR__OP_concat, .param.axis = dim}, .in = IN(a, b, NONE, NONE)};
+    e.out_dtype = dtype;
     return emit(x, e, joined.ndim, joined.shape);
 }

@@ -142,6 +142,7 @@ static bool heads_fit(tsr__exec *x, const labelled *known, tsr__axis axis) {
 static tsr__split joined_parts(tsr__exec *x, const tsr__emission *e, tsr__axis axis) {
     tsr__split split = *tsr__value_split(x, e->in[0], axis);
     const tsr__split *more = tsr__value_split(x, e->in[1], axis);
+    if (split.n_parts + more->n_parts > TSR__MAX_PARTS) refuse(x, "concat", axis, &split, "would have too many parts");
     for (size_t p = 0; p < more->n_parts && split.n_parts < TSR__MAX_PARTS; p++)
         split.parts[split.n_parts++] = more->parts[p];
     return split;

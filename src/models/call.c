@@ -58,6 +58,7 @@ void tsr__model_forward(tsr__exec *x, const tsr_model *model, const tsr__value *
     for (int i = 0; desc->inputs[i].name; i++)
         arguments[i] = tsr__port_in(x, root, desc->inputs[i].name, in[i], desc->inputs[i].batched);
     desc->forward(x, root, arguments, out);
+    for (int i = 0; desc->outputs[i]; i++) out[i] = tsr__port_out(x, root, i, out[i]);
     if (!tsr__exec_stopped(x)) tsr__cp_check_used(x, root);
 }
 
@@ -179,28 +180,31 @@ static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
     return tsr_status_agree(model->engine, tsr__exec_run(x, graph, call));
 }
 
-static tsr_status give_outputs(tsr_model *model, tsr__call *call, tsr_tensor **outputs, size_t *n_outputs) {
+/* What the caller gets: the outputs, in a list that was allocated when all ranks could still agree on a failure. */
+static size_t give_outputs(tsr__call *call, tsr_tensor *list) {
     size_t n = 0;
-    while (model->desc->outputs[n]) n++;
-    tsr_tensor *list = tsr__alloc(model->engine, n * sizeof *list);
-    if (!list) return TSR_NOMEM;
+    while (call->model->desc->outputs[n]) n++;
     memcpy(list, call->outputs, n * sizeof *list);
     memset(call->outputs, 0, sizeof call->outputs);
-    *outputs = list;
-    *n_outputs = n;
-    return TSR_OK;
+    return n;
 }
 
 tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t n_inputs, tsr_tensor **outputs,
                              size_t *n_outputs) {
     tsr__call call = {.model = model};
     tsr__exec *x = NULL;
-    tsr_status status = take_inputs(model, inputs, n_inputs, &call);
+    tsr_tensor *list = tsr__calloc(model->engine, TSR__MAX_RESULTS, sizeof *list);
+    tsr_status status = list ? take_inputs(model, inputs, n_inputs, &call) : TSR_NOMEM;
     if (status == TSR_OK) status = tsr__exec_create(model->engine, model->dtype, &x);
     status = tsr_status_agree(model->engine, status);
     if (status == TSR_OK) status = run(model, x, &call);
-    if (status == TSR_OK) status = give_outputs(model, &call, outputs, n_outputs);
+    if (status == TSR_OK) {
+        *n_outputs = give_outputs(&call, list);
+        *outputs = list;
+        list = NULL;
+    }
     tsr__exec_destroy(x);
+    tsr__free(model->engine, list);
     for (int i = 0; i < TSR__MAX_ARGUMENTS; i++) tsr__free(model->engine, call.inputs[i].data);
     for (int i = 0; i < TSR__MAX_RESULTS; i++) tsr__free(model->engine, call.outputs[i].data);
     return status;

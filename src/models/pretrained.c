@@ -130,15 +130,17 @@ static tsr_status check_unsplit(const tsr_model *model, bool weights_already_sha
     return TSR_OK;
 }
 
-/* The layout of a model that is open. */
+/* The layout of a model that is open; one that was refused leaves nothing behind. */
 static tsr_status spread(tsr_model *model, const tsr_parallel_config *config, bool weights_already_sharded) {
     tsr_engine *engine = model->engine;
     TSR__TRY(tsr_status_agree(engine, check_unsplit(model, weights_already_sharded)));
     TSR__TRY(tsr__layout_open(engine, config, &model->layout));
     tsr_status status = tsr_status_agree(engine, tsr__model_lay_out(model, &model->layout));
-    if (status != TSR_OK || weights_already_sharded) return status;
-    status = tsr_status_agree(engine, tsr__model_keep_part(model));
-    return status == TSR_OK ? tsr_status_agree(engine, tsr__model_share(model)) : status;
+    bool whole = status == TSR_OK && !weights_already_sharded;
+    if (whole) status = tsr_status_agree(engine, tsr__model_keep_part(model));
+    if (status != TSR_OK) model->sharers = NULL; /* each rank still has weights of its own */
+    if (status != TSR_OK && !model->split) tsr__layout_close(&model->layout);
+    return status == TSR_OK && whole ? tsr_status_agree(engine, tsr__model_share(model)) : status;
 }
 
 tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,

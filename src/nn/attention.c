@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include <string.h>
+
 int64_t tsr__spread_length(const tsr__spread *s, int r, int u) {
     return tsr__split_length(&s->split, s->split.sequence->place[r * s->U + u]);
 }
@@ -15,12 +17,31 @@ tsr__value tsr__cut(tsr__exec *x, tsr__value flat, int64_t at, const int64_t *sh
     return tsr__reshape(x, tsr__slice(x, flat, 0, at, at + n), 4, shape);
 }
 
+static bool same_parts(const tsr__split *a, const tsr__split *b) {
+    return a->comm == b->comm && a->n_parts == b->n_parts &&
+           memcmp(a->parts, b->parts, a->n_parts * sizeof *a->parts) == 0;
+}
+
 /* --- masks --- */
+
+/* A mask [B, T] has the tokens of the keys: all of them, or the same pieces. */
+static bool mask_fits(tsr__exec *x, const tsr__spread *s, tsr__value mask) {
+    const tsr__split *own = tsr__value_split(x, mask, TSR__AXIS_SEQUENCE);
+    int64_t tokens = tsr__split_length(&s->split, -1);
+    if (mask.ndim != 2 || (!own->comm && mask.shape[1] != tokens))
+        (void)tsr__exec_fail(x, TSR_SHAPE, "attention: the key mask must have a row of the %lld keys a batch",
+                             (long long)tokens);
+    else if (own->comm && !same_parts(own, &s->split))
+        (void)tsr__exec_fail(x, TSR_SHAPE, "attention: the key mask is split, but not as the keys are");
+    else
+        return true;
+    return false;
+}
 
 tsr__masks tsr__gather_mask(tsr__exec *x, const tsr__spread *s, tsr__value mask) {
     tsr__masks masks = {mask, tsr__none()};
-    if (tsr__is_none(mask) || tsr__exec_stopped(x) || !tsr__value_split(x, mask, TSR__AXIS_SEQUENCE)->comm)
-        return masks;
+    if (tsr__is_none(mask) || tsr__exec_stopped(x) || !mask_fits(x, s, mask)) return masks;
+    if (!tsr__value_split(x, mask, TSR__AXIS_SEQUENCE)->comm) return masks;
     int64_t elements[TSR__MAX_RANKS];
     tsr__comm *all = s->split.sequence->all;
     for (int i = 0; i < all->size; i++) elements[i] = mask.shape[0] * tsr__split_length(&s->split, i);
@@ -65,12 +86,15 @@ static tsr__spread spread_of(const tsr__split *split) {
                          seq->ring ? seq->ring->rank : 0, seq->ulysses ? seq->ulysses->rank : 0};
 }
 
-/* Queries, keys and values must be split alike along both axes. */
-static bool split_alike(tsr__exec *x, tsr__qkv in) {
+/* Keys and values must be the same tokens and heads. Queries may be others of the same ranks, but ulysses sends them in
+ * one parcel with the keys. */
+static bool split_alike(tsr__exec *x, const tsr__spread *s, tsr__qkv in) {
     for (tsr__axis axis = 0; axis < TSR__N_AXES; axis++) {
-        const struct tsr__comm *q = tsr__value_split(x, in.q, axis)->comm;
-        if (q == tsr__value_split(x, in.k, axis)->comm && q == tsr__value_split(x, in.v, axis)->comm) continue;
-        (void)tsr__exec_fail(x, TSR_SHAPE, "attention: queries, keys and values are not split over the same ranks");
+        const tsr__split *q = tsr__value_split(x, in.q, axis), *k = tsr__value_split(x, in.k, axis);
+        bool one_parcel = axis == TSR__AXIS_SEQUENCE && s->U > 1;
+        bool queries = one_parcel ? same_parts(q, k) : q->comm == k->comm;
+        if (queries && same_parts(k, tsr__value_split(x, in.v, axis))) continue;
+        (void)tsr__exec_fail(x, TSR_SHAPE, "attention: queries, keys and values are not split alike over the ranks");
         return false;
     }
     return true;
@@ -92,10 +116,10 @@ tsr__value tsr__attention(tsr__exec *x, tsr__value q, tsr__value k, tsr__value v
     if (!split.comm) {
         out = tsr__sdpa(x, q, k, v, options, NULL);
     } else {
-        if (!split_alike(x, (tsr__qkv){q, k, v})) return tsr__none();
+        const tsr__spread s = spread_of(&split);
+        if (!split_alike(x, &s, (tsr__qkv){q, k, v})) return tsr__none();
         if (options.causal)
             return tsr__exec_fail(x, TSR_UNSUPPORTED, "causal attention over a sequence that is split over ranks");
-        const tsr__spread s = spread_of(&split);
         out = attend_over_ranks(x, &s, (tsr__qkv){q, k, v}, options);
         for (tsr__axis axis = 0; axis < TSR__N_AXES; axis++) tsr__set_split(x, out, axis, tsr__value_split(x, q, axis));
     }

@@ -120,6 +120,8 @@ tsr__value tsr__tapped_image(tsr__exec *x, const tsr__module *module, tsr__value
 /* An argument of a module's forward: split where a context plan says so. unbatched: its leading dimension was dropped.
  */
 tsr__value tsr__port_in(tsr__exec *x, const tsr__module *module, const char *argument, tsr__value v, bool unbatched);
+/* A result of a module that is not tapped: split or gathered where a context plan says so. */
+tsr__value tsr__port_out(tsr__exec *x, const tsr__module *module, int index, tsr__value v);
 /* Calls visit for module and every module below it, until it returns a failure. */
 typedef tsr_status (*tsr__module_visitor)(void *user, tsr__module *module);
 TSR_NODISCARD tsr_status tsr__module_visit(tsr__module *module, tsr__module_visitor visit, void *user);

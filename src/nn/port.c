@@ -49,11 +49,12 @@ static tsr__value apply(tsr__exec *x, const tsr__module *module, const tsr__port
     if (v.ndim != expected || dim < 0 || dim >= v.ndim)
         return refuse(x, module, port, "the context-parallel plan expects %d dimensions, but it has %d",
                       port->expected_dims, v.ndim);
+    const tsr__split *given = tsr__value_split(x, v, TSR__AXIS_SEQUENCE);
     if (port->gathers) {
-        const tsr__split *split = tsr__value_split(x, v, TSR__AXIS_SEQUENCE);
-        if (split->comm && split->dim == dim) return tsr__gather_over_ranks(x, v, TSR__AXIS_SEQUENCE);
+        if (given->comm && given->dim == dim) return tsr__gather_over_ranks(x, v, TSR__AXIS_SEQUENCE);
         return refuse(x, module, port, "the context-parallel plan gathers dimension %d, which is not split", dim);
     }
+    if (given->comm) return refuse(x, module, port, "the context-parallel plan splits it, but it is split already");
     if (!divides(x, module, port, v.shape[dim])) return tsr__none();
     const tsr__split split = {.comm = port->sequence->all,
                               .dim = dim,
@@ -75,7 +76,7 @@ tsr__value tsr__port_in(tsr__exec *x, const tsr__module *module, const char *arg
     return v;
 }
 
-static tsr__value port_out(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
+tsr__value tsr__port_out(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
     for (tsr__port *p = module->ports; p; p = p->next) {
         if (p->argument || p->output != index) continue;
         p->used = true;
@@ -85,7 +86,7 @@ static tsr__value port_out(tsr__exec *x, const tsr__module *module, int index, t
 }
 
 tsr__value tsr__tapped_at(tsr__exec *x, const tsr__module *module, int index, tsr__value v) {
-    v = port_out(x, module, index, v);
+    v = tsr__port_out(x, module, index, v);
     tsr__tap(x, module, index, v);
     return v;
 }

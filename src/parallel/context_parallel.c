@@ -70,7 +70,8 @@ static tsr_status place_row(tsr__tree *tree, tsr__module *root, const char *glob
                      found.misplaced ? "\"*\" stands where there is no list of modules" : "it matches no module");
 }
 
-tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan, const tsr__sequence *sequence) {
+static tsr_status place_rows(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan,
+                             const tsr__sequence *sequence) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         const tsr_cp_input *row = &plan->inputs[i];
         const tsr__port port = {.argument = row->argument,
@@ -99,6 +100,12 @@ static tsr_status take_off(void *user, tsr__module *module) {
 }
 
 void tsr__cp_undo(tsr__module *root) { (void)!tsr__module_visit(root, take_off, NULL); }
+
+tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan, const tsr__sequence *sequence) {
+    tsr_status status = place_rows(tree, root, plan, sequence);
+    if (status != TSR_OK) tsr__cp_undo(root);
+    return status;
+}
 
 static tsr_status check_used(void *user, tsr__module *module) {
     tsr__exec *x = user;

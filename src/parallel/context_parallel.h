@@ -9,9 +9,9 @@
 /* The rules of a config. Local. Errors: ARG. Source: diffusers, ContextParallelConfig.__post_init__. */
 TSR_NODISCARD tsr_status tsr__context_config_check(tsr_engine *engine, const tsr_context_parallel_config *config);
 
-/* Puts the plan's ports on the modules of a tree. class_name, heads: of the model; each rank has heads / tp of them.
- * sequence lives as long as the tree. Local. Errors: ARG (a row that matches no module, or breaks the rules of globs),
- * SHAPE (heads that ulysses does not divide). */
+/* Puts the plan's ports on the modules of a tree, all or, after a failure, none. class_name, heads: of the model; each
+ * rank has heads / tp of them. sequence lives as long as the tree. Local. Errors: ARG (a row that matches no module, or
+ * breaks the rules of globs), SHAPE (heads that ulysses does not divide). */
 TSR_NODISCARD tsr_status tsr__cp_apply(tsr__tree *tree, tsr__module *root, const tsr_cp_plan *plan,
                                        const tsr__sequence *sequence);
 TSR_NODISCARD tsr_status tsr__cp_check_heads(tsr_engine *engine, const char *class_name, int64_t heads, int tp,

@@ -9,19 +9,20 @@ enum { N_AXES = TSR__COUNT(axes), TP = N_AXES - 1 };
 typedef struct configs {
     tsr_tensor_parallel_config tp;
     tsr_context_parallel_config cp;
-    bool has_cp;
+    bool has_tp, has_cp;
     const tsr_device_mesh *mesh; /* that they bring, or NULL */
 } configs;
 
 static tsr_status take(tsr_engine *engine, const tsr_parallel_config *config, configs *out) {
-    configs c = {TSR_TENSOR_PARALLEL_CONFIG_INIT, TSR_CONTEXT_PARALLEL_CONFIG_INIT, false, NULL};
+    configs c = {TSR_TENSOR_PARALLEL_CONFIG_INIT, TSR_CONTEXT_PARALLEL_CONFIG_INIT, false, false, NULL};
     tsr_parallel_config given = TSR_PARALLEL_CONFIG_INIT;
     tsr__take_options(&given, sizeof given, config);
     tsr__take_options(&c.tp, sizeof c.tp, given.tensor_parallel);
     tsr__take_options(&c.cp, sizeof c.cp, given.context_parallel);
+    c.has_tp = given.tensor_parallel != NULL;
     c.has_cp = given.context_parallel != NULL;
     c.mesh = c.has_cp ? c.cp.mesh : c.tp.mesh;
-    if (c.has_cp && given.tensor_parallel && c.tp.mesh != c.cp.mesh)
+    if (c.has_cp && c.has_tp && c.tp.mesh != c.cp.mesh)
         return tsr__fail(engine, TSR_ARG, "tensor and context parallelism must be given the same mesh");
     if (c.has_cp) TSR__TRY(tsr__context_config_check(engine, &c.cp));
     *out = c;
@@ -55,11 +56,10 @@ static tsr_status open_sequence(const tsr_device_mesh *mesh, const configs *c, t
 /* The layout of a mesh; own: the same if it was made here. */
 static tsr_status lay_out(tsr_engine *engine, const configs *c, const tsr_device_mesh *mesh, tsr_device_mesh *own,
                           tsr__layout *out) {
-    tsr__layout layout = {.engine = engine,
-                          .own = own,
-                          .tp = tsr__mesh_comm(mesh, "tp"),
-                          .tp_rank = tsr_device_mesh_rank(mesh, "tp"),
-                          .tp_degree = tsr_device_mesh_size(mesh, "tp")};
+    tsr__layout layout = {.engine = engine, .own = own};
+    layout.tp = c->has_tp ? tsr__mesh_comm(mesh, "tp") : NULL; /* else its axis holds replicas as any other */
+    layout.tp_degree = layout.tp ? tsr_device_mesh_size(mesh, "tp") : 1;
+    layout.tp_rank = layout.tp ? tsr_device_mesh_rank(mesh, "tp") : 0;
     tsr_status status = c->has_cp ? open_sequence(mesh, c, &layout) : TSR_OK;
     if (status != TSR_OK) {
         tsr__layout_close(&layout);
@@ -70,7 +70,7 @@ static tsr_status lay_out(tsr_engine *engine, const configs *c, const tsr_device
 }
 
 tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *config, tsr__layout *out) {
-    configs c = {.has_cp = false};
+    configs c;
     int sizes[N_AXES];
     tsr_device_mesh *own = NULL;
     TSR__TRY(tsr_status_agree(engine, take(engine, config, &c)));
@@ -80,7 +80,7 @@ tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *confi
 }
 
 tsr_status tsr__layout_imagine(tsr_engine *engine, const tsr_parallel_config *config, int rank, tsr__layout *out) {
-    configs c = {.has_cp = false};
+    configs c;
     int sizes[N_AXES];
     tsr_device_mesh *own = NULL;
     TSR__TRY(take(engine, config, &c));

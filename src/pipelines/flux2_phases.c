@@ -17,7 +17,8 @@ static tsr__value predict(tsr__exec *x, const tsr__flux2_call *c, tsr__value lat
     in[4] = tsr__upload(x, TSR_I64, TSR__SHAPE(c->L, 4), c->img_ids);
     in[5] = tsr__upload(x, TSR_I64, TSR__SHAPE(t->S, 4), t->txt_ids);
     tsr__model_forward(x, transformer, in, out);
-    return tsr__tapped(x, transformer->self, out[0]);
+    tsr__tap(x, transformer->self, 0, out[0]);
+    return out[0];
 }
 
 /* x += (sigma' - sigma) v, under guidance v = v_neg + g (v - v_neg) */

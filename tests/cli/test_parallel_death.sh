@@ -1,43 +1,7 @@
 #!/bin/bash
 # Case 25: the end of several ranks, as it should be and not: all gone within 10 s, nothing left behind.
 . "$(dirname "$0")/lib.sh"
-export OMPI_MCA_orte_tmpdir_base=$work/session OMPI_MCA_btl_vader_backing_directory=$work/shared
-ulimit -c 0
-long=("$TESSERA" generate "$klein" x -H 64 -W 64 --steps 10000 --seed 1 --dtype float32)
-
-# start RANKS [OPTION ...]: draws for long under mpirun, and returns when it denoises. $launch: mpirun, $ranks: its children.
-start() {
-    mkdir -p session shared
-    : > err # what the run before it said is not of this one
-    mpirun --oversubscribe -n "$1" "${long[@]}" --tp "$1" "${@:2}" -o result/x.png > out 2> err &
-    launch=$!
-    for _ in $(seq 600); do grep -q 'denoising: step [1-9]' err && break; sleep 0.1; done
-    mapfile -t ranks < <(pgrep -P $launch)
-    [ ${#ranks[@]} -eq "$1" ] || fail "$1 ranks were started, but there are ${#ranks[@]}: $(cat err)"
-    began=$(date +%s)
-}
-
-# Is one of the processes more than an exit status that nobody has asked for?
-running() {
-    for process; do grep -qs '^State:[[:space:]]*[^ZX[:space:]]' /proc/$process/status && return; done
-    return 1
-}
-
-# ended PATTERN ERRORS: they are gone in time, with a failure, a line that matches, at most so many errors of ours.
-ended() {
-    wait $launch
-    status=$?
-    while running "${ranks[@]}" && [ $(($(date +%s) - began)) -le 10 ]; do sleep 0.1; done
-    [ $(($(date +%s) - began)) -le 10 ] || fail "it took $(($(date +%s) - began)) s"
-    running "${ranks[@]}" && fail "left-over processes"
-    [ $status -ne 0 ] || fail "exit status 0"
-    grep -Eq -- "$1" err || fail "no /$1/ in: $(grep -v denoising err)"
-    [ "$(grep -c '^tessera: error: ' err)" -le "$2" ] || fail "errors: $(grep '^tessera: error: ' err)"
-    [ -z "$(ls -A result)" ] || { fail "left behind: $(ls -A result)"; rm -rf result; mkdir result; }
-    [ -z "$(find session shared -type f -o -type s)" ] || fail "left behind: $(find session shared -type f)"
-    [ -z "$(ls | grep '^core')" ] || fail "a core file"
-    rm -rf session shared
-}
+. "$tests/death.sh"
 
 name "a normal end on 4 ranks: exit status 0, no noise"
 mkdir -p session shared
@@ -46,29 +10,29 @@ run mpirun --oversubscribe -n 4 "$TESSERA" generate "$klein" x --tp 4 "${tiny[@]
 [ -z "$(find session shared -type f)" ] || fail "left behind: $(find session shared -type f)"
 
 name "a rank is killed: the launcher names it"
-start 4
+start 4 --tp 4
 kill -9 "${ranks[2]}"
 ended 'rank 2 with PID .* signal 9' 1
 
 name "the first rank is killed"
-start 2
+start 2 --tp 2
 kill -9 "${ranks[0]}"
 ended 'rank 0 with PID .* signal 9' 1
 
 name "SIGTERM to one rank that makes no reports: it says where it was"
-start 2
+start 2 --tp 2
 kill -TERM "${ranks[1]}"
 ended '^tessera: rank 1 of 2: SIGTERM in phase transformer$' 1
 
 name "SIGTERM to the first rank: cancelled on all, agreed"
-start 2
+start 2 --tp 2
 kill -TERM "${ranks[0]}"
 ended '^tessera: error: cancelled by SIGTERM in phase transformer on rank 0 of 2$' 1
 grep -q '^tessera: rank 0 of 2: SIGTERM in phase transformer$' err || fail "$(cat err)"
 
 for signal in TERM INT; do
     name "SIG$signal to the launcher: every rank says where it was"
-    start 2
+    start 2 --tp 2
     kill -$signal $launch
     ended '^tessera: rank 0 of 2: SIGTERM in phase transformer$' 1
     grep -q '^tessera: rank 1 of 2: SIGTERM in phase transformer$' err || fail "rank 1 said nothing: $(grep -v denoising err)"

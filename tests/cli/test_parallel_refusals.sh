@@ -21,7 +21,7 @@ draw mesh.png "$klein" --mesh ring=1,ulysses=1,tp=2 --text-encoder-tp 1
 same mesh.png one.png --tolerance 1
 
 name "case 24: wrong usage under mpirun: one message"
-for words in "--tp 0" "--tp -1" "--tp x" "--ring 2" "--mesh tp=2,tp=3" "--no-such-option"; do
+for words in "--tp 0" "--tp -1" "--tp x" "--ring 0" "--mesh tp=2,tp=3" "--no-such-option"; do
     run mpirun -n 2 "$TESSERA" generate "$klein" "a red fox" $words -o result/out.png
     [ "$status" -eq 2 ] || fail "exit status $status: $words"
     [ "$(grep -c '^tessera: error: ' err)" -eq 1 ] || fail "messages: $(cat err)"

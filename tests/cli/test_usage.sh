@@ -38,10 +38,6 @@ name "options that Tessera or the pipeline does not have, by name"
 for option in lora device-map negative-prompt true-cfg-scale prompt-2 image strength scheduler variant; do
     expect 2 "--$option: .*(Tessera|takes no|supported)" "${g[@]}" --$option x
 done
-for option in ulysses-anything ring-anything rotate-method no-convert-to-fp32; do
-    expect 2 "--$option: this version has tensor parallelism only" "${g[@]}" --$option x
-done
-for option in ring ulysses; do expect 2 "--$option 2: this version has tensor parallelism only" "${g[@]}" --$option 2; done
 
 name "degrees"
 for value in 0 -1 1025 two ""; do
@@ -53,7 +49,6 @@ for mesh in "" tp tp= tp=0 tp=-1 tp=x "tp=2," fsdp=2 "tp=2 ring=1" tp=0x2; do
     expect 2 "--mesh takes axes like .*, not '$mesh'" "${g[@]}" --mesh "$mesh"
 done
 expect 2 "--mesh tp=2: 'tp=2' contradicts" "${g[@]}" --tp 4 --mesh tp=2
-expect 2 "--ulysses 2: this version has tensor" "${g[@]}" --mesh ulysses=2,tp=2
 expect 2 "--text-encoder-tp 4: there are 2 ranks" "${g[@]}" --tp 2 --text-encoder-tp 4
 p=("$TESSERA" plan "$klein")
 expect 2 '--as-rank R and --of N belong together' "${p[@]}" --as-rank 0
@@ -94,7 +89,6 @@ expect 2 '--config FILE is missing' "$TESSERA" bench step --random-weights
 expect 2 '--random-weights is missing' "$TESSERA" bench step --config x
 expect 2 "'image' is not in this version" "$TESSERA" bench image
 expect 2 'the folder is missing' "$TESSERA" bench load
-expect 2 'runs on one rank' "$TESSERA" bench step --config x --random-weights --tp 2
 expect 2 "too much: 'more'" "$TESSERA" bench step more --config x --random-weights
 expect 2 "unknown measurement 'stp'" "$TESSERA" bench stp
 
