@@ -2,6 +2,7 @@
 #ifndef TSR_BASE_ENGINE_H
 #define TSR_BASE_ENGINE_H
 
+#include <tessera/mesh.h>
 #include <tessera/tensor.h>
 
 #include <stdatomic.h>
@@ -21,6 +22,7 @@ struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
     struct tsr__comm *world;     /* NULL where this rank is alone */
+    tsr_traffic traffic[TSR_N_TRAFFIC];
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;
