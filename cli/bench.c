@@ -26,6 +26,7 @@ static size_t make_rows(const tsr_bench_step_options *o, const tsr_bench_step_re
         {"activation_bytes", "activations, predicted", "B", (double)r->activation_bytes},
         {"peak_resident_bytes", "peak resident memory", "B", peak},
         {"overhead_bytes", "  above weights and activations", "B", peak - planned},
+        {"bytes_sent", "sent by this rank in a step", "B", (double)r->bytes_sent},
         {"flops", "one step", "TFLOP", r->flops},
         {"seconds", "seconds a step, best", "s", r->seconds},
         {"gflops", "rate of the step", "GFLOP/s", r->flops / r->seconds / 1e9},

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -84,6 +85,25 @@ static void tell(launch *l, tsr_status status, const char *message) {
     l->told = true;
 }
 
+/* What this rank sent to the others. */
+static void tell_traffic(const launch *l, const tsr_engine *engine) {
+    tsr_traffic traffic[TSR_N_TRAFFIC];
+    uint64_t sum = 0;
+    char parts[400] = "";
+    size_t used = 0;
+    tsr_engine_traffic(engine, traffic);
+    for (int i = 0; i < TSR_N_TRAFFIC; i++) {
+        sum += traffic[i].bytes_sent;
+        if (traffic[i].calls)
+            used += (size_t)snprintf(parts + used, sizeof parts - used, "%s %s %" PRIu64 " in %" PRIu64 " calls",
+                                     used ? "," : ":", traffic[i].operation, traffic[i].bytes_sent, traffic[i].calls);
+    }
+    char *line = cli_format("rank %d of %d sent %" PRIu64 " bytes%s", tsr_engine_rank(engine), tsr_engine_size(engine),
+                            sum, parts);
+    cli_progress_say(l->progress, line);
+    free(line);
+}
+
 /* The first rank of a launcher tells a failure that all agreed on before it returns: the ranks part only after that,
  * and the launcher ends them all as soon as one has ended badly. */
 static tsr_status run_rank(tsr_engine *engine, void *user) {
@@ -95,6 +115,7 @@ static tsr_status run_rank(tsr_engine *engine, void *user) {
     if (process || first) cli_catch_signals();
     tsr_status status = check_size(&session);
     if (status == TSR_OK) status = l->body(&session, l->user);
+    if (status == TSR_OK && l->options->verbose && tsr_engine_size(engine) > 1) tell_traffic(l, engine);
     if (process || first) end(l, &session);
     if (process && first && status != TSR_OK && status != TSR_COMM) tell(l, status, tsr_engine_message(engine));
     cli_watch_engine(NULL);

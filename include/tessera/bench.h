@@ -29,6 +29,7 @@ typedef struct tsr_bench_step_result {
     double ratio;            /* seconds / (flops / yardstick) */
     size_t weight_bytes;     /* in memory */
     size_t activation_bytes; /* as the meta run predicted */
+    uint64_t bytes_sent;     /* by this rank to others in one step, as tsr_engine_traffic counts */
 } tsr_bench_step_result;
 
 /* One forward of a transformer with random weights. Collective over all ranks. Errors as tsr_model_from_pretrained and

@@ -41,6 +41,16 @@ TSR_API int tsr_engine_size(const tsr_engine *engine); /* how many ranks there a
  * called from a signal handler, as tsr_engine_rank and tsr_engine_size may. */
 TSR_API const char *tsr_engine_phase(const tsr_engine *engine);
 
+/* An operation between ranks: how often, and the bytes that this rank sent to others in it. Of an all_reduce of b bytes
+ * over n ranks 2 b (n - 1) / n are counted, which the ring algorithm sends; a broadcast counts on its root, once. */
+typedef struct tsr_traffic {
+    const char *operation; /* "all_reduce", a string constant */
+    uint64_t calls, bytes_sent;
+} tsr_traffic;
+enum { TSR_N_TRAFFIC = 5 };
+/* What this rank has exchanged so far, over all communicators together. Local. */
+TSR_API void tsr_engine_traffic(const tsr_engine *engine, tsr_traffic traffic[TSR_N_TRAFFIC]);
+
 /* The end of what each rank does by itself: every rank brings its own status and leaves with the same one, that of the
  * first rank that failed, with that rank's message ("rank 2: ..." only where ranks differ in what they say). Collective
  * over all ranks. */

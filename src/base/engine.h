@@ -2,6 +2,7 @@
 #ifndef TSR_BASE_ENGINE_H
 #define TSR_BASE_ENGINE_H
 
+#include <tessera/mesh.h>
 #include <tessera/tensor.h>
 
 #include <sched.h>
@@ -22,9 +23,10 @@ struct tsr__comm;
 struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
-    struct tsr__comm *world;     /* NULL where this rank is alone */
-    cpu_set_t host_cores;        /* that the ranks of this host share, and their threads together; */
-    int host_threads;            /* 0 where this rank was not launched among others */
+    struct tsr__comm *world; /* NULL where this rank is alone */
+    cpu_set_t host_cores;    /* that the ranks of this host share, and their threads together; */
+    int host_threads;        /* 0 where this rank was not launched among others */
+    tsr_traffic traffic[TSR_N_TRAFFIC];
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;

@@ -23,29 +23,42 @@ static tsr_status context(tsr__comm *comm, const char *what, tsr_status status) 
                         tsr_engine_phase(comm->engine));
 }
 
-static tsr_status count(tsr__comm *comm, tsr__comm_op op, size_t bytes, tsr_status status) {
-    static const char *const names[TSR__N_COMM_OPS] = {"all_reduce", "all_gather", "all_to_all", "send_receive",
-                                                       "broadcast"};
+static const char *const names[TSR__N_COMM_OPS] = {"all_reduce", "all_gather", "all_to_all", "send_receive",
+                                                   "broadcast"};
+_Static_assert((int)TSR_N_TRAFFIC == (int)TSR__N_COMM_OPS, "all operations are public");
+
+/* After a call: bytes of its payload, and of what this rank sent to others. */
+static tsr_status count(tsr__comm *comm, tsr__comm_op op, size_t bytes, size_t sent, tsr_status status) {
     if (status != TSR_OK) return context(comm, names[op], status);
     comm->calls[op]++;
     comm->bytes[op] += bytes;
+    comm->engine->traffic[op].calls++;
+    comm->engine->traffic[op].bytes_sent += sent;
     return TSR_OK;
+}
+
+void tsr_engine_traffic(const tsr_engine *engine, tsr_traffic traffic[TSR_N_TRAFFIC]) {
+    memcpy(traffic, engine->traffic, sizeof engine->traffic);
+    for (int op = 0; op < TSR_N_TRAFFIC; op++) traffic[op].operation = names[op];
 }
 
 tsr_status tsr__all_reduce(tsr__comm *comm, float *data, size_t n) {
     if (alone(comm)) return TSR_OK;
-    return count(comm, TSR__ALL_REDUCE, n * sizeof *data, comm->ops->all_reduce(comm, data, n));
+    size_t bytes = n * sizeof *data, others = (size_t)comm->size - 1;
+    return count(comm, TSR__ALL_REDUCE, bytes, 2 * bytes * others / (others + 1), comm->ops->all_reduce(comm, data, n));
 }
 
 tsr_status tsr__all_gather(tsr__comm *comm, const void *send, const size_t *bytes, void *recv) {
     if (alone(comm)) return copy_own(recv, send, bytes[0]);
-    return count(comm, TSR__ALL_GATHER, total(bytes, comm->size), comm->ops->all_gather(comm, send, bytes, recv));
+    return count(comm, TSR__ALL_GATHER, total(bytes, comm->size), bytes[comm->rank] * ((size_t)comm->size - 1),
+                 comm->ops->all_gather(comm, send, bytes, recv));
 }
 
 tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
                            const size_t *recv_bytes) {
     if (alone(comm)) return copy_own(recv, send, recv_bytes[0]);
-    return count(comm, TSR__ALL_TO_ALL, total(send_bytes, comm->size),
+    size_t bytes = total(send_bytes, comm->size);
+    return count(comm, TSR__ALL_TO_ALL, bytes, bytes - send_bytes[comm->rank],
                  comm->ops->all_to_all(comm, send, send_bytes, recv, recv_bytes));
 }
 
@@ -58,7 +71,7 @@ tsr_status tsr__start_send_receive(tsr__comm *comm, const void *send, size_t sen
 
 tsr_status tsr__finish_send_receive(tsr__comm *comm) {
     if (alone(comm)) return TSR_OK;
-    return count(comm, TSR__SEND_RECEIVE, comm->under_way, comm->ops->finish(comm));
+    return count(comm, TSR__SEND_RECEIVE, comm->under_way, comm->under_way, comm->ops->finish(comm));
 }
 
 tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,
@@ -69,7 +82,8 @@ tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_byte
 
 tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root) {
     if (alone(comm)) return TSR_OK;
-    return count(comm, TSR__BROADCAST, bytes, comm->ops->broadcast(comm, data, bytes, root));
+    return count(comm, TSR__BROADCAST, bytes, root == comm->rank ? bytes : 0,
+                 comm->ops->broadcast(comm, data, bytes, root));
 }
 
 void tsr__comm_progress(tsr__comm *comm) {

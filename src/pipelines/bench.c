@@ -34,6 +34,14 @@ static tsr_status make_outputs(const tsr_model *model, tsr__call *call) {
     return TSR_OK;
 }
 
+static uint64_t bytes_sent(const tsr_engine *engine) {
+    tsr_traffic traffic[TSR_N_TRAFFIC];
+    uint64_t sum = 0;
+    tsr_engine_traffic(engine, traffic);
+    for (int i = 0; i < TSR_N_TRAFFIC; i++) sum += traffic[i].bytes_sent;
+    return sum;
+}
+
 static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const tsr_bench_step_options *o,
                           tsr_bench_step_result *result) {
     tsr__graph *graph = NULL;
@@ -49,8 +57,11 @@ static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const
     TSR__TRY(tsr_status_agree(model->engine, status));
     double begin = tsr__seconds();
     for (int i = 0; i < o->repeats; i++) {
+        uint64_t sent = bytes_sent(model->engine);
         double start = tsr__seconds();
-        TSR__TRY(tsr_status_agree(model->engine, tsr__exec_run(x, graph, call)));
+        tsr_status ran = tsr__exec_run(x, graph, call);
+        result->bytes_sent = bytes_sent(model->engine) - sent;
+        TSR__TRY(tsr_status_agree(model->engine, ran));
         double seconds = tsr__seconds() - start;
         if (i == 0 || seconds < result->seconds) result->seconds = seconds;
         tsr_progress now = {TSR_PHASE_DENOISE, "transformer", (uint64_t)i + 1, (uint64_t)o->repeats,

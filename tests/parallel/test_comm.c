@@ -360,8 +360,10 @@ static tsr_status test_counters(tsr_engine *engine, void *user) {
     tsr__comm *comm = NULL;
     size_t bytes[MAX];
     float data[2 * MAX] = {0}, other[2 * MAX] = {0};
+    tsr_traffic before[TSR_N_TRAFFIC], after[TSR_N_TRAFFIC];
     for (int i = 0; i < MAX; i++) bytes[i] = 8;
     TSR__TRY(tsr__comm_split(tsr__world(engine), 0, &comm));
+    tsr_engine_traffic(engine, before);
     for (int i = 0; i < 2; i++) TSR__TRY(tsr__all_reduce(comm, data, 3));
     TSR__TRY(tsr__all_gather(comm, data, bytes, other));
     TSR__TRY(tsr__all_to_all(comm, data, bytes, other, bytes));
@@ -372,6 +374,14 @@ static tsr_status test_counters(tsr_engine *engine, void *user) {
     RANK_CHECK(engine, memcmp(comm->calls, calls, sizeof calls) == 0);
     RANK_CHECK(engine, memcmp(comm->bytes, sums, sizeof sums) == 0);
     tsr__comm_destroy(comm);
+    tsr_engine_traffic(engine, after);
+    const uint64_t others = (uint64_t)size - 1;
+    const uint64_t sent[] = {2 * (24 * others / (uint64_t)size), 8 * others, 8 * others, 20, rank == 0 ? 7 : 0};
+    for (int i = 0; i < TSR_N_TRAFFIC; i++) {
+        RANK_CHECK(engine, after[i].calls - before[i].calls == calls[i]);
+        RANK_CHECK(engine, after[i].bytes_sent - before[i].bytes_sent == sent[i]);
+    }
+    RANK_CHECK(engine, strcmp(after[TSR__BROADCAST].operation, "broadcast") == 0);
     return TSR_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, TOKENS = 12, TEXT = 8, ODD_TOKENS = 13, ODD_TEXT = 7 };
+enum { BATCH = 2, TOKENS = 12, TEXT = 8, ODD_TOKENS = 13, ODD_TEXT = 7, UNIT = 16 };
 
 tsr_status rank_open_part(tsr_engine *engine, const char *part, const tsr_parallel_config *config, bool meta,
                           tsr_model **out) {
@@ -24,7 +24,13 @@ tsr_status rank_open_part(tsr_engine *engine, const char *part, const tsr_parall
 static size_t make_inputs(const tsr_model *model, bool odd, tsr_tensor *inputs) {
     int64_t shapes[TSR__MAX_ARGUMENTS][TSR_MAX_DIMS] = {{0}};
     size_t n = 0;
-    model->desc->input_shapes(model->self, odd ? ODD_TOKENS : TOKENS, odd ? ODD_TEXT : TEXT, shapes);
+    const tsr__picture picture = {.height = UNIT * (odd ? ODD_TOKENS : TOKENS),
+                                  .width = UNIT,
+                                  .unit = UNIT,
+                                  .text_tokens = odd ? ODD_TEXT : TEXT,
+                                  .rows = BATCH,
+                                  .passes = 1};
+    model->desc->input_shapes(model->self, &picture, shapes);
     for (int i = 0; model->desc->inputs[i].name; i++) {
         const tsr__argument *a = &model->desc->inputs[i];
         if (!shapes[i][0]) continue;

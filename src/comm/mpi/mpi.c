@@ -79,21 +79,24 @@ static tsr_status mpi_all_reduce(tsr__comm *comm, float *data, size_t n) {
     return TSR_OK;
 }
 
-/* Pieces of at most 1 GB here: large ones stay under way while the rank computes. */
+/* Pieces of at most 1 GB here: large ones stay under way while the rank computes. What is sent is announced before what
+ * is received is asked for: over TCP one connection carries both, and a rank that asks first gets the other's data ahead
+ * of the other's own request, so that the two directions follow one another instead of flowing at the same time
+ * (MPI_Sendrecv of Open MPI asks first). */
 static tsr_status mpi_start(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
                             int from) {
-    enum { TAG = 1 };
+    enum { TAG = 0 };
     const size_t most = (size_t)1 << 30;
     tsr__mpi *mpi = comm->state;
     mpi->n_requests = 0;
     if (send_bytes > most * (TSR__MPI_REQUESTS / 2) || recv_bytes > most * (TSR__MPI_REQUESTS / 2))
         return tsr__fail(comm->engine, TSR_UNSUPPORTED, "a message of %zu bytes is too large", send_bytes);
-    for (size_t at = 0; at < recv_bytes; at += most)
-        TSR__TRY(check(comm, MPI_Irecv((char *)recv + at, (int)(recv_bytes - at < most ? recv_bytes - at : most),
-                                       MPI_BYTE, from, TAG, mpi->comm, &mpi->requests[mpi->n_requests++])));
     for (size_t at = 0; at < send_bytes; at += most)
         TSR__TRY(check(comm, MPI_Isend((const char *)send + at, (int)(send_bytes - at < most ? send_bytes - at : most),
                                        MPI_BYTE, to, TAG, mpi->comm, &mpi->requests[mpi->n_requests++])));
+    for (size_t at = 0; at < recv_bytes; at += most)
+        TSR__TRY(check(comm, MPI_Irecv((char *)recv + at, (int)(recv_bytes - at < most ? recv_bytes - at : most),
+                                       MPI_BYTE, from, TAG, mpi->comm, &mpi->requests[mpi->n_requests++])));
     return TSR_OK;
 }
 
@@ -102,19 +105,10 @@ static tsr_status mpi_finish(tsr__comm *comm) {
     return check(comm, MPI_Waitall(mpi->n_requests, mpi->requests, MPI_STATUSES_IGNORE));
 }
 
-/* Both directions in pieces; one that has no more of them has nobody at its other end. */
 static tsr_status exchange(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
                            int from) {
-    enum { TAG = 0 };
-    for (size_t at = 0; at < send_bytes || at < recv_bytes; at += PIECE) {
-        bool sends = at < send_bytes, receives = at < recv_bytes;
-        TSR__TRY(
-            check(comm, MPI_Sendrecv(sends ? (const char *)send + at : NULL, sends ? piece(send_bytes, at) : 0,
-                                     MPI_BYTE, sends ? to : MPI_PROC_NULL, TAG, receives ? (char *)recv + at : NULL,
-                                     receives ? piece(recv_bytes, at) : 0, MPI_BYTE, receives ? from : MPI_PROC_NULL,
-                                     TAG, mpi_of(comm), MPI_STATUS_IGNORE)));
-    }
-    return TSR_OK;
+    TSR__TRY(mpi_start(comm, send, send_bytes, to, recv, recv_bytes, from));
+    return mpi_finish(comm);
 }
 
 static size_t before(const size_t *bytes, int rank) {

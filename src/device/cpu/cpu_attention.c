@@ -120,7 +120,7 @@ static void write_tile(const attention *a, const tile *t) {
 }
 
 /* Tile number n, counted over batch, heads and query tiles. */
-static dnnl_status_t run_tile(const attention *a, int64_t n) {
+static dnnl_status_t run_tile(const tsr__device *device, const attention *a, int64_t n) {
     int64_t tiles = (a->length + a->query_tile - 1) / a->query_tile;
     tile t = tile_of(a, omp_get_thread_num());
     t.b = n / tiles / a->heads;
@@ -131,8 +131,10 @@ static dnnl_status_t run_tile(const attention *a, int64_t n) {
     for (int64_t i = 0; i < t.queries; i++) t.maximum[i] = -INFINITY, t.sum[i] = 0.0f;
     int64_t keys = a->op->param.attention.causal ? least(a->keys, t.first + t.queries) : a->keys;
     dnnl_status_t status = dnnl_success;
-    for (int64_t k = 0; k < keys && status == dnnl_success; k += a->key_tile)
+    for (int64_t k = 0; k < keys && status == dnnl_success; k += a->key_tile) {
         status = add_keys(a, &t, k, least(a->key_tile, keys - k));
+        if (omp_get_thread_num() == 0) tsr__cpu_tile_done(device);
+    }
     write_tile(a, &t);
     return status;
 }
@@ -148,9 +150,8 @@ tsr_status tsr__cpu_attention(tsr__device *device, const tsr__op *op) {
     dnnl_status_t worst = dnnl_success;
 #pragma omp parallel for num_threads(device->threads) schedule(dynamic) reduction(max : worst)
     for (int64_t n = 0; n < count; n++) {
-        dnnl_status_t status = run_tile(&a, n); /* dnnl_sgemm uses the calling thread alone */
+        dnnl_status_t status = run_tile(device, &a, n); /* dnnl_sgemm uses the calling thread alone */
         if (status > worst) worst = status;
-        if (omp_get_thread_num() == 0) tsr__cpu_tile_done(device);
     }
     return tsr__dnnl_check(device, worst, "multiply in attention");
 }
