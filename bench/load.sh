@@ -1,8 +1,9 @@
 #!/bin/bash
-# Loads a part of a checkpoint of 2.35 GB (random, dimensions of FLUX.2 [klein] 4B, fewer blocks) at tp 2: the plain read,
-# Tessera streamed and whole, as threads and as processes, and diffusers (bench/diffusers_load.py; left out without PYTHON).
+# Loads a checkpoint of 2.45 GB (random, dimensions of FLUX.2 [klein] 9B, 1 + 2 blocks) at tp 2: the plain read, Tessera
+# streamed and whole, as threads and as processes, and diffusers (bench/diffusers_load.py; left out without PYTHON).
 #   PYTHON=/opt/ref/bin/python bench/load.sh [FOLDER]
 # FOLDER holds the checkpoint and is made where it is absent (default: a temporary one). BUILD: build/release; REPEATS: 5.
+# CONFIG: bench/klein-9b.json; bench/klein-4b.json has shorter rows, DOUBLE=2 SINGLE=4 blocks of it are 2.35 GB.
 # FULL=1: also rank 0 of 4 of FLUX.2-dev in its full size, a hole for weights (needs 20 GB of memory).
 set -eu
 source_root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,8 +16,8 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 
 if [ ! -f "$folder/config.json" ]; then
     mkdir -p "$folder"
-    sed -E 's/"num_layers": *[0-9]+/"num_layers": 2/; s/"num_single_layers": *[0-9]+/"num_single_layers": 4/' \
-        "$source_root/bench/klein-4b.json" > "$folder/config.json"
+    sed -E "s/\"num_layers\": *[0-9]+/\"num_layers\": ${DOUBLE:-1}/; s/\"num_single_layers\": *[0-9]+/\"num_single_layers\": ${SINGLE:-2}/" \
+        "${CONFIG:-$source_root/bench/klein-9b.json}" > "$folder/config.json"
     "$make" "$folder" 700 "$work/inputs.safetensors" 256 64 > /dev/null
 fi
 
