@@ -16,6 +16,16 @@ check() {
         same several.safetensors "$inputs" --only 'sample,audio_sample' --tolerance 1e-4
         same several.safetensors one.safetensors --tolerance 2e-5
     done
+    for layout in "--ring 2" "--ring 2 --rotate-method alltoall" "--ulysses 2" "--ring 2 --ulysses 2" "--ring 3 --rotate-method alltoall" \
+        "--ulysses 3" "--tp 2 --ring 2" "--tp 2 --ring 2 --ulysses 2"; do
+        name "$what, $layout, any number of rows"
+        split=($layout)
+        [[ $layout == *ring* ]] && split+=(--ring-anything)
+        [[ $layout == *ulysses* ]] && split+=(--ulysses-anything)
+        expect 0 'saved several.safetensors' "$TESSERA" forward "$model" --inputs "$inputs" "${split[@]}" -o several.safetensors
+        same several.safetensors "$inputs" --only 'sample,audio_sample' --tolerance 1e-4
+        same several.safetensors one.safetensors --tolerance 2e-5
+    done
 }
 
 check fixture "$own/transformer" "$own/forward.safetensors"
@@ -28,6 +38,14 @@ fi
 name "a degree that does not divide the heads"
 expect 1 'MiniMaxH3Transformer3DModel has 4 attention heads, which tp 3 does not divide; degrees that work: 1, 2, 4$' \
     "$TESSERA" forward "$own/transformer" --inputs "$own/forward.safetensors" --tp 3 -o result/x.safetensors
+
+name "a sequence whose rows do not divide"
+expect 1 'output 0 of rope: .* tokens do not divide over 4 ranks .ring 4 x ulysses 1.; ring_anything .--ring-anything. allows that$' \
+    "$TESSERA" forward "$own/transformer" --inputs "$own/forward.safetensors" --ring 4 -o result/x.safetensors
+
+name "every submodule with a split sequence"
+expect 0 '^[0-9]+ outputs at ring 2 x tp 2 against one rank' "$TESSERA" verify "$own/transformer" --inputs "$own/forward.safetensors" --ring 2 --tp 2 \
+    --ring-anything --quiet
 
 name "inspect and plan"
 expect 0 'MiniMaxH3Transformer3DModel, 62 tensors, .* tensor parallel: degrees 1, 2, 4$' "$TESSERA" inspect "$own/transformer"

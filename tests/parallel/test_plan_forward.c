@@ -14,23 +14,43 @@
 enum { PIXELS = 64, TEXT = 12, IMAGES = 2 };
 
 typedef struct layout_case {
-    int ranks;
+    int ranks; /* that share the weights */
     tsr_tp_plan_kind kind;
     char folder[4096];
+    int ring, ulysses; /* 0: the sequence is whole */
+    tsr_rotate_method rotate_method;
 } layout_case;
+
+typedef struct configs {
+    tsr_tensor_parallel_config tensor;
+    tsr_context_parallel_config context;
+    tsr_tp_plan plan;
+    tsr_parallel_config parallel;
+} configs;
+
+/* Fills c in place, because parallel points into it. */
+static const tsr_parallel_config *configs_of(const layout_case *l, configs *c) {
+    *c = (configs){TSR_TENSOR_PARALLEL_CONFIG_INIT,
+                   TSR_CONTEXT_PARALLEL_CONFIG_INIT,
+                   {l->kind, NULL, 0},
+                   TSR_PARALLEL_CONFIG_INIT};
+    c->tensor.tp_degree = l->ranks;
+    c->context.ring_degree = l->ring;
+    c->context.ulysses_degree = l->ulysses;
+    c->context.rotate_method = l->rotate_method;
+    c->parallel.tensor_parallel = &c->tensor;
+    c->parallel.tp_plan = &c->plan;
+    if (l->ring) c->parallel.context_parallel = &c->context;
+    return &c->parallel;
+}
 
 /* --- a forward --- */
 
 static tsr_status make_plan(tsr_engine *engine, const layout_case *l, tsr_plan **plan) {
-    tsr_tensor_parallel_config tensor = TSR_TENSOR_PARALLEL_CONFIG_INIT;
-    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    configs c;
     tsr_plan_options options = TSR_PLAN_OPTIONS_INIT;
-    const tsr_tp_plan kind = {l->kind, NULL, 0};
     size_t n = 0;
-    tensor.tp_degree = l->ranks;
-    parallel.tensor_parallel = &tensor;
-    parallel.tp_plan = &kind;
-    options.parallel = &parallel;
+    options.parallel = configs_of(l, &c);
     options.height = options.width = PIXELS;
     options.max_sequence_length = TEXT;
     options.num_images_per_prompt = IMAGES;
@@ -40,14 +60,9 @@ static tsr_status make_plan(tsr_engine *engine, const layout_case *l, tsr_plan *
 }
 
 static tsr_status open_model(tsr_engine *engine, const layout_case *l, tsr_model **model) {
-    tsr_tensor_parallel_config tensor = TSR_TENSOR_PARALLEL_CONFIG_INIT;
-    tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
+    configs c;
     tsr_model_options options = TSR_MODEL_OPTIONS_INIT;
-    const tsr_tp_plan kind = {l->kind, NULL, 0};
-    tensor.tp_degree = l->ranks;
-    parallel.tensor_parallel = &tensor;
-    parallel.tp_plan = &kind;
-    options.parallel = &parallel;
+    options.parallel = configs_of(l, &c);
     return tsr_model_from_pretrained(engine, l->folder, &options, model);
 }
 
@@ -59,7 +74,8 @@ typedef struct counts {
 } counts;
 
 static tsr_status run(tsr_engine *engine, const tsr_model *model, tsr__exec *x, tsr__call *call, counts *out) {
-    tsr__comm *comm = model->layout.tp;
+    const tsr__sequence *s = model->layout.sequence;
+    tsr__comm *const comms[] = {model->layout.tp, s ? s->all : NULL, s ? s->ring : NULL, s ? s->ulysses : NULL};
     tsr__graph *graph = NULL;
     TSR__TRY(tsr__exec_record(x, tsr__call_forward, call, &graph));
     TSR__TRY(tsr__exec_reserve(x));
@@ -69,12 +85,14 @@ static tsr_status run(tsr_engine *engine, const tsr_model *model, tsr__exec *x, 
         call->outputs[i].data = tsr__alloc(engine, tsr_tensor_bytes(&call->outputs[i]));
         if (!call->outputs[i].data) return TSR_NOMEM;
     }
-    for (int i = 0; i < TSR__N_COMM_OPS && comm; i++) comm->calls[i] = comm->bytes[i] = 0;
+    for (size_t k = 0; k < TSR__COUNT(comms); k++)
+        for (int i = 0; i < TSR__N_COMM_OPS && comms[k]; i++) comms[k]->calls[i] = comms[k]->bytes[i] = 0;
     TSR__TRY(tsr__exec_run(x, graph, call));
-    for (int i = 0; i < TSR__N_COMM_OPS && comm; i++) {
-        out->calls[i] = comm->calls[i];
-        out->bytes[i] = comm->bytes[i];
-    }
+    for (size_t k = 0; k < TSR__COUNT(comms); k++)
+        for (int i = 0; i < TSR__N_COMM_OPS && comms[k]; i++) {
+            out->calls[i] += comms[k]->calls[i];
+            out->bytes[i] += comms[k]->bytes[i];
+        }
     return TSR_OK;
 }
 
@@ -111,7 +129,6 @@ static void add_up(const tsr_plan *plan, const char *op, uint64_t *calls, uint64
 static tsr_status compare(tsr_engine *engine, const layout_case *l, const tsr_plan *plan, const counts *real) {
     static const char *const names[] = {"allreduce", "allgather", "alltoall", "sendreceive", "broadcast"};
     const tsr_plan_rank *rank = &plan->ranks[tsr_engine_rank(engine)];
-    uint64_t n = (uint64_t)l->ranks;
     for (int i = 0; i < TSR__N_COMM_OPS; i++) {
         uint64_t calls = 0, bytes = 0;
         add_up(plan, names[i], &calls, &bytes);
@@ -120,13 +137,15 @@ static tsr_status compare(tsr_engine *engine, const layout_case *l, const tsr_pl
                              (unsigned long long)real->calls[i], (unsigned long long)real->bytes[i],
                              (unsigned long long)calls, (unsigned long long)bytes);
     }
+    uint64_t sent = 0;
     for (size_t i = 0; i < plan->n_collectives; i++) {
-        RANK_CHECK(engine, strcmp(plan->collectives[i].axis, "tp") == 0);
-        RANK_CHECK(engine, plan->collectives[i].ranks == l->ranks);
+        const tsr_plan_collective *c = &plan->collectives[i];
+        uint64_t n = (uint64_t)c->ranks, parts = strcmp(c->op, "allreduce") == 0 ? 2 : strncmp(c->op, "all", 3) == 0;
+        sent += c->count * (parts ? parts * (n - 1) * c->bytes / n : c->bytes);
+        if (strcmp(c->axis, "tp") == 0) RANK_CHECK(engine, c->ranks == l->ranks);
     }
-    RANK_CHECK(engine, plan->bytes_sent_per_rank ==
-                           2 * (n - 1) * real->bytes[TSR__ALL_REDUCE] / n + (n - 1) * real->bytes[TSR__ALL_GATHER] / n);
-    RANK_CHECK(engine, (l->ranks > 1) == (plan->bytes_sent_per_rank > 0));
+    RANK_CHECK(engine, plan->bytes_sent_per_rank == sent);
+    RANK_CHECK(engine, (tsr_engine_size(engine) > 1) == (sent > 0));
     RANK_CHECK(engine, rank->activation_bytes == real->activations);
     RANK_CHECK(engine, plan->flops_per_rank == real->flops);
     return TSR_OK;
@@ -163,6 +182,28 @@ static void a_forward_is_as_planned(void **state) {
                 if (tsr_launch(&options, ranks, forward_on_rank, &l, message, sizeof message) != TSR_OK)
                     fail_msg("%s, tp %d, plan %d: %s", components[c], ranks, kind, message);
             }
+}
+
+/* The sequence over ranks, by itself and with the weights. */
+static void a_forward_over_a_split_sequence_is_as_planned(void **state) {
+    (void)state;
+    static const struct {
+        int tp, ring, ulysses;
+        tsr_rotate_method rotate_method;
+    } rows[] = {{1, 2, 1, TSR_ROTATE_ALLGATHER}, {1, 2, 1, TSR_ROTATE_ALLTOALL}, {1, 1, 2, TSR_ROTATE_ALLGATHER},
+                {1, 2, 2, TSR_ROTATE_ALLTOALL},  {2, 2, 1, TSR_ROTATE_ALLTOALL}, {2, 1, 2, TSR_ROTATE_ALLGATHER}};
+    char message[TSR__MESSAGE_BYTES];
+    tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
+    options.device = "ref";
+    options.log_level = TSR_LOG_ERROR;
+    for (size_t i = 0; i < TSR__COUNT(rows); i++) {
+        layout_case l = {.ranks = rows[i].tp, .ring = rows[i].ring, .ulysses = rows[i].ulysses};
+        l.rotate_method = rows[i].rotate_method;
+        snprintf(l.folder, sizeof l.folder, "%s", test_fixture("klein/transformer"));
+        int ranks = l.ranks * l.ring * l.ulysses;
+        if (tsr_launch(&options, ranks, forward_on_rank, &l, message, sizeof message) != TSR_OK)
+            fail_msg("row %zu: %s", i, message);
+    }
 }
 
 /* --- by hand --- */
@@ -308,6 +349,7 @@ static void an_imagined_mesh_has_every_rank_in_its_place(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_forward_is_as_planned),
+        cmocka_unit_test(a_forward_over_a_split_sequence_is_as_planned),
         cmocka_unit_test(operations_are_those_counted_by_hand),
         cmocka_unit_test(a_pipeline_needs_what_generate_asks_for),
         cmocka_unit_test(imagined_ranks_exchange_nothing),

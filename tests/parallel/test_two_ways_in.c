@@ -193,8 +193,32 @@ static tsr_status arguments_are_refused_by_name(tsr_engine *engine, void *user) 
     return TSR_OK;
 }
 
+/* Threads that share a sequence hold one copy of the weights, those of the first; processes one each. */
+static tsr_status a_sequence_shares_weights(tsr_engine *engine, void *user) {
+    (void)user;
+    tsr_context_parallel_config context = TSR_CONTEXT_PARALLEL_CONFIG_INIT;
+    size_t before = tsr_engine_memory_current(engine);
+    tsr_model *model = NULL;
+    digest own = {0, 0, 0}, of_first;
+    if (tsr_engine_size(engine) == 1) return TSR_OK;
+    context.ring_degree = tsr_engine_size(engine);
+    TSR__TRY(open_way(engine, STREAMED, TSR_PARALLEL(&context), &model));
+    bool holds = tsr_engine_memory_current(engine) - before >= tsr_model_weight_bytes(model);
+    bool shared = tsr__world(engine)->ops->one_process;
+    tsr_status status = tsr__module_visit_params(model->self, add_to_digest, &own);
+    of_first = own;
+    if (status == TSR_OK) status = tsr__broadcast(tsr__world(engine), &of_first, sizeof of_first, 0);
+    tsr_model_destroy(model);
+    TSR__TRY(tsr_status_agree(engine, status)); /* the last rank to leave a communicator frees what was the first's */
+    RANK_CHECK(engine, holds == (!shared || tsr_engine_rank(engine) == 0));
+    RANK_CHECK(engine, own.weights > 20 && own.sum == of_first.sum);
+    RANK_CHECK(engine, tsr_engine_memory_current(engine) == before);
+    return TSR_OK;
+}
+
 int main(int argc, char **argv) {
     static const rank_test tests[] = {{"same_parts_and_outputs", same_parts_and_outputs},
+                                      {"a_sequence_shares_weights", a_sequence_shares_weights},
                                       {"a_mesh_overrides_the_degree", a_mesh_overrides_the_degree},
                                       {"misuse_is_refused", misuse_is_refused},
                                       {"arguments_are_refused_by_name", arguments_are_refused_by_name}};
