@@ -21,7 +21,7 @@ struct tsr__comm;
 struct tsr_engine {
     tsr_engine_options options;
     int rank, size;
-    struct tsr__comm *world;     /* NULL where this rank is alone */
+    struct tsr__comm *world; /* NULL where this rank is alone */
     tsr_traffic traffic[TSR_N_TRAFFIC];
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;

@@ -44,8 +44,7 @@ void tsr_engine_traffic(const tsr_engine *engine, tsr_traffic traffic[TSR_N_TRAF
 tsr_status tsr__all_reduce(tsr__comm *comm, float *data, size_t n) {
     if (alone(comm)) return TSR_OK;
     size_t bytes = n * sizeof *data, others = (size_t)comm->size - 1;
-    return count(comm, TSR__ALL_REDUCE, bytes, 2 * bytes * others / (others + 1),
-                 comm->ops->all_reduce(comm, data, n));
+    return count(comm, TSR__ALL_REDUCE, bytes, 2 * bytes * others / (others + 1), comm->ops->all_reduce(comm, data, n));
 }
 
 tsr_status tsr__all_gather(tsr__comm *comm, const void *send, const size_t *bytes, void *recv) {
@@ -82,7 +81,8 @@ tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_byte
 
 tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root) {
     if (alone(comm)) return TSR_OK;
-    return count(comm, TSR__BROADCAST, bytes, root == comm->rank ? bytes : 0, comm->ops->broadcast(comm, data, bytes, root));
+    return count(comm, TSR__BROADCAST, bytes, root == comm->rank ? bytes : 0,
+                 comm->ops->broadcast(comm, data, bytes, root));
 }
 
 void tsr__comm_progress(tsr__comm *comm) {
