@@ -80,8 +80,8 @@ static tsr_status mpi_all_reduce(tsr__comm *comm, float *data, size_t n) {
 }
 
 /* Pieces of at most 1 GB here: large ones stay under way while the rank computes. What is sent is announced before what
- * is received is asked for: over TCP one connection carries both, and a rank that asks first gets the other's data ahead
- * of the other's own request, so that the two directions follow one another instead of flowing at the same time
+ * is received is asked for: over TCP one connection carries both, and a rank that asks first gets the other's data
+ * ahead of the other's own request, so that the two directions follow one another instead of flowing at the same time
  * (MPI_Sendrecv of Open MPI asks first). */
 static tsr_status mpi_start(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes,
                             int from) {
