@@ -114,12 +114,10 @@ static tsr_status both_are_on_one_mesh(tsr_engine *engine, void *user) {
     tsr_device_mesh *one = NULL, *other = NULL;
     tsr_status status = rank_open_mesh(engine, axes, &one);
     if (status == TSR_OK) status = rank_open_mesh(engine, axes, &other);
-    if (status == TSR_OK)
-        status = expect(engine, enable_on(engine, one, other), TSR_ARG, "must be given the same mesh");
-    if (status == TSR_OK)
-        status = expect(engine, enable_on(engine, one, NULL), TSR_ARG, "must be given to context parallelism too");
+    const tsr_device_mesh *const unlike[][2] = {{one, other}, {one, NULL}, {NULL, one}};
+    for (size_t i = 0; i < TSR__COUNT(unlike) && status == TSR_OK; i++)
+        status = expect(engine, enable_on(engine, unlike[i][0], unlike[i][1]), TSR_ARG, "must be given the same mesh");
     if (status == TSR_OK) status = enable_on(engine, one, one);
-    if (status == TSR_OK) status = enable_on(engine, NULL, one);
     tsr_device_mesh_destroy(other);
     tsr_device_mesh_destroy(one);
     return status;
