@@ -106,11 +106,13 @@ class Schedule:
 
 
 def resume(name, schedule):
-    """The checkpoint from which a run of this length goes on: the last one, unless its rates fell already for a shorter run."""
+    """The checkpoint from which a run of this length goes on: the last one, unless its rates fell already for another length."""
     state = load(name)
-    if state and (state["steps"] == schedule.steps or state["step"] <= min(state["decay_from"], schedule.decay_from)):
-        return state
-    return load(f"{name}-flat") if state else None
+    return load(f"{name}-flat") if state and falling(state) and state["steps"] != schedule.steps else state
+
+
+def falling(state):
+    return state["step"] > state["decay_from"]
 
 
 def fit(name, model, optimizer, schedule, loss_of, decay=0.998, every=None):
@@ -123,7 +125,7 @@ def fit(name, model, optimizer, schedule, loss_of, decay=0.998, every=None):
     state = resume(name, schedule)
     weights = list(model.parameters())
     mean = [w.detach().clone() for w in weights]
-    first = 0
+    first, flat = 0, not state or not falling(state)
     if state:
         model.load_state_dict(state["model"])
         optimizer.restore(state["optimizer"])
@@ -136,8 +138,9 @@ def fit(name, model, optimizer, schedule, loss_of, decay=0.998, every=None):
     log(f"{name}: steps {first} to {schedule.steps}, {sum(w.numel() for w in weights) / 1e6:.2f} M parameters")
     saved, told, told_step, cpu = time.time(), time.time(), first, time.process_time()
     for step in range(first, schedule.steps):
-        if step == schedule.decay_from:
+        if step >= schedule.decay_from and flat:
             keep("-flat", step)
+            flat = False
         loss, text = loss_of(step, np.random.default_rng((7, step)))
         for w in weights:
             w.grad = None
