@@ -32,7 +32,7 @@ cleanup() {
     trap '' INT TERM HUP
     [ -z "$launch" ] || { kill -TERM "$launch" && wait "$launch"; } 2> /dev/null
     for space in $(ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'); do
-        ip netns pids "$space" | xargs -r kill -KILL
+        while ip netns pids "$space" | xargs -r kill -KILL && [ -n "$(ip netns pids "$space")" ]; do sleep 0.05; done
         ip netns delete "$space"
     done
     rm -rf "$folder"
