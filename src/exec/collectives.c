@@ -239,8 +239,7 @@ static tsr_status gather_axes(tsr__exec *x, tsr__value v, float *data, float *sp
 
 tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host, bool *complete) {
     tsr__value all = tsr__whole_shape(x, v);
-    size_t most =
-        0; /* times the whole: 0 where nothing is split, above 1 for key/value heads that several ranks hold */
+    size_t most = 0; /* times the whole: none where nothing is split, several for key/value heads that repeat */
     for (tsr__axis axis = 0; axis < TSR__N_AXES; axis++) {
         const tsr__split *split = tsr__value_split(x, v, axis);
         if (split->comm) most = (most ? most : 1) * (size_t)(split->comm->size / split->pieces);
@@ -251,7 +250,7 @@ tsr_status tsr__exec_peek_whole(tsr__exec *x, tsr__value v, float *host, bool *c
     if (own == TSR_OK) own = tsr__exec_peek(x, v, host);
     bool failed = own != TSR_OK;
     tsr_status status = agree(x, v, &failed);
-    if (status == TSR_OK && !failed) status = gather_axes(x, v, host, spare);
+    if (status == TSR_OK && !failed && host && spare) status = gather_axes(x, v, host, spare);
     tsr__free(tsr__exec_engine(x), spare);
     if (status == TSR_OK && !failed) *complete = true;
     return own != TSR_OK ? own : status;

@@ -133,7 +133,7 @@ static bool take_input(tsr__exec *x, const tsr__emission *e, tsr__axis axis, int
 /* Queries and keys: both split by heads or neither. */
 static bool heads_fit(tsr__exec *x, const labelled *known, tsr__axis axis) {
     const tsr__split *q = known->of['h'], *k = known->of['g'];
-    if (q->comm == k->comm) return true;
+    if (!q || !k || q->comm == k->comm) return true;
     refuse(x, "attention", axis, q->comm ? q : k, "are heads, but queries and keys are not split alike");
     return false;
 }
@@ -162,7 +162,7 @@ static void give_output(tsr__exec *x, const tsr__emission *e, tsr__axis axis, co
 
 static void infer(tsr__exec *x, const tsr__emission *e, tsr__axis axis, const char *formula, const tsr__value *out) {
     labelled known = {{NULL}};
-    char labels[TSR_MAX_DIMS];
+    char labels[TSR_MAX_DIMS] = {0};
     const char *at = formula;
     for (int i = 0; *at != '-'; i++) {
         bool given = i < TSR__MAX_INPUTS && !tsr__is_none(e->in[i]);

@@ -198,7 +198,7 @@ tsr_status tsr_model_forward(tsr_model *model, const tsr_tensor *inputs, size_t 
     if (status == TSR_OK) status = tsr__exec_create(model->engine, model->dtype, &x);
     status = tsr_status_agree(model->engine, status);
     if (status == TSR_OK) status = run(model, x, &call);
-    if (status == TSR_OK) {
+    if (status == TSR_OK && list) {
         *n_outputs = give_outputs(&call, list);
         *outputs = list;
         list = NULL;

@@ -70,7 +70,7 @@ static tsr_status lay_out(tsr_engine *engine, const configs *c, const tsr_device
 }
 
 tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *config, tsr__layout *out) {
-    configs c;
+    configs c = {.mesh = NULL};
     int sizes[N_AXES];
     tsr_device_mesh *own = NULL;
     TSR__TRY(tsr_status_agree(engine, take(engine, config, &c)));
@@ -80,7 +80,7 @@ tsr_status tsr__layout_open(tsr_engine *engine, const tsr_parallel_config *confi
 }
 
 tsr_status tsr__layout_imagine(tsr_engine *engine, const tsr_parallel_config *config, int rank, tsr__layout *out) {
-    configs c;
+    configs c = {.mesh = NULL};
     int sizes[N_AXES];
     tsr_device_mesh *own = NULL;
     TSR__TRY(take(engine, config, &c));

@@ -111,7 +111,7 @@ static tsr_status make_work(bench *b, tsr__exec *x, work *k) {
 /* Best seconds of each kind, interleaved. */
 static tsr_status time_work(bench *b, int n, double best[N_KINDS]) {
     work all[N_KINDS] = {[EXCHANGE] = {.exchanges = true}, [WORK] = {.n = n}, [BOTH] = {.exchanges = true, .n = n}};
-    tsr__graph *graphs[N_KINDS];
+    tsr__graph *graphs[N_KINDS] = {NULL};
     tsr__exec *x = NULL;
     tsr_status status = tsr__exec_create(b->engine, TSR_F32, &x);
     if (status == TSR_OK) status = make_work(b, x, &all[0]);
