@@ -16,6 +16,9 @@ target_link_libraries(test_support PUBLIC tessera_static ${TESSERA_LIBRARIES} Pk
 function(tessera_register name suite)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${TEST_ENVIRONMENT}" SKIP_RETURN_CODE 77 TIMEOUT 600
                        LABELS "${suite};${ARGN}")
+  if("slow" IN_LIST ARGN)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800)
+  endif()
   # Where mpirun is at work: Open MPI unloads its parts, so only the outer frames of its leaks can be recognised.
   if(name MATCHES parallel)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=0)
