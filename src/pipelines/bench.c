@@ -120,7 +120,7 @@ tsr_status tsr_bench_step(tsr_engine *engine, const tsr_bench_step_options *opti
     if (o.parallel) TSR__TRY(tsr__layout_open(engine, o.parallel, &layout));
     tsr_status status = tsr_status_agree(engine, open_model(engine, &o, &layout, &model));
     if (status == TSR_OK) status = tsr_status_agree(engine, measure_yardstick(engine, &result.yardstick_gflops));
-    if (status == TSR_OK) status = run(engine, model, &o, &result);
+    if (status == TSR_OK && model) status = run(engine, model, &o, &result);
     tsr_model_destroy(model);
     tsr__layout_close(&layout);
     if (status == TSR_OK) *out = result;
