@@ -4,9 +4,12 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 set(GOLDEN_DIR ${CMAKE_SOURCE_DIR}/../shared/golden)
 set(TOOLS_DIR ${CMAKE_BINARY_DIR}/tools)
+# mca_base_env_list is for what mpirun starts: Open MPI unloads its parts, so only the outer frames of its leaks can be
+# recognised.
 set(TEST_ENVIRONMENT "TESSERA=$<TARGET_FILE:tessera>;TESSERA_SOURCE=${CMAKE_SOURCE_DIR};TESSERA_BUILD=${CMAKE_BINARY_DIR}"
     "TESSERA_TOOLS=${TOOLS_DIR};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-    "TESSERA_GOLDEN=${GOLDEN_DIR};TSAN_OPTIONS=halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0")
+    "TESSERA_GOLDEN=${GOLDEN_DIR};TSAN_OPTIONS=halt_on_error=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
+    "OMPI_MCA_mca_base_env_list=ASAN_OPTIONS=fast_unwind_on_malloc=0")
 
 file(GLOB SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
 add_library(test_support STATIC ${SUPPORT_SOURCES})
@@ -18,10 +21,6 @@ function(tessera_register name suite)
                        LABELS "${suite};${ARGN}")
   if("slow" IN_LIST ARGN)
     set_tests_properties(${name} PROPERTIES TIMEOUT 1800)
-  endif()
-  # Where mpirun is at work: Open MPI unloads its parts, so only the outer frames of its leaks can be recognised.
-  if(name MATCHES parallel)
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=0)
   endif()
 endfunction()
 
