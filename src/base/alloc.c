@@ -3,6 +3,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -50,6 +51,12 @@ static void *take_small(size_t bytes) {
     return block + HEADER;
 }
 
+/* Memory may be freed by another rank's thread, as that of a group of ranks is. The list is held for moments only. */
+static void lock(tsr__allocator *a) {
+    while (atomic_exchange(&a->locked, true)) (void)sched_yield();
+}
+static void unlock(tsr__allocator *a) { atomic_store(&a->locked, false); }
+
 static void *take_large(tsr__allocator *a, size_t bytes) {
     struct tsr__mapping *mapping = malloc(sizeof *mapping);
     if (!mapping) return NULL;
@@ -58,8 +65,10 @@ static void *take_large(tsr__allocator *a, size_t bytes) {
         free(mapping);
         return NULL;
     }
+    lock(a);
     *mapping = (struct tsr__mapping){a->mappings, data, bytes};
     a->mappings = mapping;
+    unlock(a);
     return data;
 }
 
@@ -80,18 +89,21 @@ void *tsr__calloc(tsr_engine *engine, size_t n, size_t bytes) {
     return pointer ? memset(pointer, 0, whole) : NULL;
 }
 
-/* Where the list holds the large block at `pointer`, or NULL: a small one. */
-static struct tsr__mapping **find_large(tsr__allocator *a, const void *pointer) {
-    struct tsr__mapping **at = &a->mappings;
+/* The large block at `pointer`, which leaves the list if it is to be freed. NULL: a small one. */
+static struct tsr__mapping *find_large(tsr__allocator *a, const void *pointer, bool to_free) {
     if ((uintptr_t)pointer % SMALLEST_PAGE) return NULL;
+    lock(a);
+    struct tsr__mapping **at = &a->mappings;
     while (*at && (*at)->data != pointer) at = &(*at)->next;
-    return *at ? at : NULL;
+    struct tsr__mapping *found = *at;
+    if (found && to_free) *at = found->next;
+    unlock(a);
+    return found;
 }
 
-static size_t size_of(tsr__allocator *a, const void *pointer) {
+static size_t size_of(const struct tsr__mapping *mapping, const void *pointer) {
     size_t bytes = 0;
-    struct tsr__mapping **mapping = find_large(a, pointer);
-    if (mapping) return (*mapping)->bytes;
+    if (mapping) return mapping->bytes;
     memcpy(&bytes, (const char *)pointer - HEADER, sizeof bytes);
     return bytes;
 }
@@ -99,7 +111,7 @@ static size_t size_of(tsr__allocator *a, const void *pointer) {
 void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes) {
     void *moved = tsr__alloc(engine, bytes);
     if (!moved || !pointer) return moved;
-    size_t old = size_of(&engine->allocator, pointer);
+    size_t old = size_of(find_large(&engine->allocator, pointer, false), pointer);
     memcpy(moved, pointer, old < bytes ? old : bytes);
     tsr__free(engine, pointer);
     return moved;
@@ -108,13 +120,12 @@ void *tsr__realloc(tsr_engine *engine, void *pointer, size_t bytes) {
 void tsr__free(tsr_engine *engine, void *pointer) {
     if (!pointer) return;
     tsr__allocator *a = &engine->allocator;
-    struct tsr__mapping **at = find_large(a, pointer), *mapping = at ? *at : NULL;
-    atomic_fetch_sub(&a->current, size_of(a, pointer));
+    struct tsr__mapping *mapping = find_large(a, pointer, true);
+    atomic_fetch_sub(&a->current, size_of(mapping, pointer));
     if (!mapping) {
         free((char *)pointer - HEADER);
         return;
     }
-    *at = mapping->next;
     (void)munmap(mapping->data, mapping->bytes);
     free(mapping);
 }

@@ -15,6 +15,7 @@ typedef struct tsr__allocator {
     atomic_llong count;            /* allocations so far */
     atomic_llong fail_at;          /* the allocation of this number fails; -1: none. Tests use it. */
     struct tsr__mapping *mappings; /* the large blocks */
+    atomic_bool locked;            /* the list of them */
 } tsr__allocator;
 
 struct tsr__device;

@@ -1,6 +1,7 @@
 /* Memory of an engine: small blocks, and large ones, which are mappings. */
 #include "support.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -94,6 +95,30 @@ static void test_resident(void **state) {
 #endif
 }
 
+enum { N_BLOCKS = 512 };
+
+static void *free_all(void *blocks) {
+    for (int i = 0; i < N_BLOCKS; i++) tsr__free(engine, ((void **)blocks)[i]);
+    return NULL;
+}
+
+/* Another thread frees blocks while this one takes and frees its own. */
+static void test_freed_elsewhere(void **state) {
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        void *blocks[N_BLOCKS];
+        for (int i = 0; i < N_BLOCKS; i++) assert_non_null(blocks[i] = tsr__alloc(engine, MIB));
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, free_all, blocks), 0);
+        for (int i = 0; i < N_BLOCKS; i++) {
+            void *own = tsr__alloc(engine, MIB);
+            assert_non_null(own);
+            tsr__free(engine, own);
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+}
+
 int main(void) {
     engine = test_engine("ref");
     const struct CMUnitTest tests[] = {
@@ -101,6 +126,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_other_sizes, setup, nothing_left),
         cmocka_unit_test_setup_teardown(test_refusals, setup, nothing_left),
         cmocka_unit_test_setup_teardown(test_resident, setup, nothing_left),
+        cmocka_unit_test_setup_teardown(test_freed_elsewhere, setup, nothing_left),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tsr_engine_destroy(engine);
