@@ -86,9 +86,7 @@ tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root) {
                  comm->ops->broadcast(comm, data, bytes, root));
 }
 
-void tsr__comm_progress(tsr__comm *comm) {
-    if (!alone(comm)) comm->ops->progress(comm);
-}
+bool tsr__comm_progress(tsr__comm *comm) { return !alone(comm) && comm->ops->progress(comm); }
 
 tsr_status tsr__comm_split(tsr__comm *comm, int color, tsr__comm **out) {
     if (comm) return context(comm, "split", comm->ops->split(comm, color, out));

@@ -34,8 +34,8 @@ typedef struct tsr__comm_ops {
                         int from);
     tsr_status (*finish)(tsr__comm *comm);
     tsr_status (*broadcast)(tsr__comm *comm, void *data, size_t bytes, int root);
-    /* Moves what is under way, if anything has to (main thread of the rank). */
-    void (*progress)(tsr__comm *comm);
+    /* Moves what was started, if anything has to. False: it needs no more of that (main thread of the rank). */
+    bool (*progress)(tsr__comm *comm);
     /* This rank will take part in nothing more: peers that wait for it return COMM. Threads only; MPI leaves it to the
      * launcher, which ends all processes when one ends badly. */
     void (*leave)(tsr__comm *comm);
@@ -78,7 +78,7 @@ TSR_NODISCARD tsr_status tsr__start_send_receive(tsr__comm *comm, const void *se
                                                  void *recv, size_t recv_bytes, int from);
 TSR_NODISCARD tsr_status tsr__finish_send_receive(tsr__comm *comm);
 TSR_NODISCARD tsr_status tsr__broadcast(tsr__comm *comm, void *data, size_t bytes, int root);
-void tsr__comm_progress(tsr__comm *comm);
+bool tsr__comm_progress(tsr__comm *comm);
 TSR_NODISCARD tsr_status tsr__comm_split(tsr__comm *comm, int color, tsr__comm **out); /* NULL comm: *out NULL */
 TSR_NODISCARD tsr_status tsr__comm_split_host(tsr__comm *comm, tsr__comm **out);
 void tsr__comm_destroy(tsr__comm *comm); /* NULL is allowed */

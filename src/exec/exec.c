@@ -28,6 +28,7 @@ struct tsr__exec {
     char *arena;
     kept *kept;
     size_t kept_bytes;
+    tsr__comm *under_way; /* has something to be moved between tiles */
     bool explain;
     tsr__tap_fn tap;
     void *tap_user;
@@ -86,12 +87,18 @@ tsr__value tsr__exec_fail(tsr__exec *x, tsr_status status, const char *format, .
 
 /* --- record and run --- */
 
-static void move_exchange(void *comm) { tsr__comm_progress(comm); }
+static void move_exchange(void *exec);
 
 /* What moves communication between the tiles of long operations; NULL: nothing is under way. */
 static void set_progress(tsr__exec *x, tsr__comm *comm) {
+    x->under_way = comm;
     x->device->on_tile = comm ? move_exchange : NULL;
-    x->device->on_tile_user = comm;
+    x->device->on_tile_user = x;
+}
+
+static void move_exchange(void *exec) {
+    tsr__exec *x = exec;
+    if (!tsr__comm_progress(x->under_way)) set_progress(x, NULL);
 }
 
 static tsr_status begin(tsr__exec *x, mode m, tsr__graph *graph) {
@@ -335,7 +342,7 @@ void tsr__emit_exchange(tsr__exec *x, const tsr__exchange *e, tsr__value in, tsr
     s.comm = e->comm;
     s.payload_bytes = e->payload_bytes;
     if (!next_step(x, &s) || x->mode != RUNNING) return;
-    tsr__comm_progress(e->comm);
+    (void)tsr__comm_progress(e->comm);
     /* also after a failure of this rank: the others wait for it */
     check(x, e->run(e->comm, resolve(x, in.id), out ? resolve(x, out->id) : NULL, e->user));
     if (e->kind == TSR__STEP_START_SHIFT || e->kind == TSR__STEP_FINISH_SHIFT)

@@ -130,14 +130,14 @@ static void long_operations_report_tiles(void **state) {
     tsr_engine *engine = test_engine("cpu");
     ops_pool pool = {.n = 0};
     int tiles = 0;
-    tsr__view x = OPS_VIEW(&pool, TSR_F32, OPS_GAP, 2, 300, 32), w = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1100, 32);
-    tsr__view y = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 2, 300, 1100), z = y;
+    tsr__view x = OPS_VIEW(&pool, TSR_F32, OPS_GAP, 2, 600, 32), w = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1100, 32);
+    tsr__view y = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 2, 600, 1100), z = y;
     z.data = ops_memory(&pool, tsr__view_bytes(&z));
     ops_run(engine, &pool, (tsr__op){.kind = TSR__OP_matmul, .in = {&x, &w}, .out = {&z}});
     engine->device->on_tile = count_tile;
     engine->device->on_tile_user = &tiles;
     ops_run(engine, &pool, (tsr__op){.kind = TSR__OP_matmul, .in = {&x, &w}, .out = {&y}});
-    assert_int_equal(tiles, 8); /* 2 panels of columns x 2 runs of rows x (256 + 44 rows) */
+    assert_int_equal(tiles, 8); /* 2 panels of columns x 2 runs of rows x (512 + 88 rows) */
     assert_close("tiles", y.data, z.data, (size_t)tsr__view_elements(&y), 1e-5);
     tiles = 0;
     tsr__view q = OPS_VIEW(&pool, TSR_F32, OPS_DENSE, 1, 600, 64, 4),

@@ -59,6 +59,11 @@ static tsr_status meta_broadcast(tsr__comm *comm, void *data, size_t bytes, int 
 
 static void meta_nothing(tsr__comm *comm) { (void)comm; }
 
+static bool meta_progress(tsr__comm *comm) {
+    (void)comm;
+    return false;
+}
+
 static const tsr__comm_ops meta_ops = {
     .name = "meta",
     .destroy = meta_destroy,
@@ -70,7 +75,7 @@ static const tsr__comm_ops meta_ops = {
     .start = meta_start,
     .finish = refuse,
     .broadcast = meta_broadcast,
-    .progress = meta_nothing,
+    .progress = meta_progress,
     .leave = meta_nothing,
 };
 

@@ -13,6 +13,7 @@ typedef struct tsr__mpi {
     MPI_Comm comm;
     MPI_Request requests[TSR__MPI_REQUESTS]; /* of what was started */
     int n_requests;
+    int code; /* MPI_SUCCESS, or what progress got instead */
 } tsr__mpi;
 
 extern const tsr__comm_ops tsr__mpi_ops;

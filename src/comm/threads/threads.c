@@ -144,7 +144,10 @@ static tsr_status threads_broadcast(tsr__comm *comm, void *data, size_t bytes, i
     return meet(comm);
 }
 
-static void threads_progress(tsr__comm *comm) { (void)comm; }
+static bool threads_progress(tsr__comm *comm) {
+    (void)comm;
+    return false;
+}
 
 static void threads_leave(tsr__comm *comm) { tsr__team_leave(group_of(comm)->team, own_slot(comm)->member); }
 
