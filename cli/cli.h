@@ -25,6 +25,8 @@ int cli_usage(const char *command, const char *format, ...) TSR_PRINTF(2, 3);
 
 /* Zeroed memory for free(3); ends the process with a message where there is none. */
 void *cli_alloc(size_t n, size_t bytes);
+/* The array [n], moved where it was full to have room for one more of `bytes`. NULL with n 0: a new one. */
+void *cli_grow(void *array, size_t n, size_t *capacity, size_t bytes);
 /* printf into such memory. */
 char *cli_format(const char *format, ...) TSR_PRINTF(1, 2);
 /* A whole file, NUL-terminated, in such memory; NULL with errno where it cannot be read. */

@@ -72,14 +72,7 @@ static void compare_values(const cli_comparison *c, const cli_output *a, const c
 }
 
 static cli_difference *add(cli_comparison *c) {
-    if (c->n == c->capacity) {
-        size_t capacity = c->capacity ? 2 * c->capacity : 64;
-        cli_difference *all = cli_alloc(capacity, sizeof *all);
-        if (c->n) memcpy(all, c->all, c->n * sizeof *all);
-        free(c->all);
-        c->all = all;
-        c->capacity = capacity;
-    }
+    c->all = cli_grow(c->all, c->n, &c->capacity, sizeof *c->all);
     return &c->all[c->n++];
 }
 

@@ -40,6 +40,12 @@ static void *or_die(void *memory) {
 
 void *cli_alloc(size_t n, size_t bytes) { return or_die(calloc(n ? n : 1, bytes ? bytes : 1)); }
 
+void *cli_grow(void *array, size_t n, size_t *capacity, size_t bytes) {
+    if (n < *capacity) return array;
+    *capacity = *capacity ? 2 * *capacity : 64;
+    return or_die(reallocarray(array, *capacity, bytes));
+}
+
 char *cli_format(const char *format, ...) {
     char *text = NULL;
     va_list args;

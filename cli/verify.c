@@ -35,14 +35,7 @@ static tsr_status keep(void *user, const tsr_tensor *output) {
     cli_output kept;
     tsr_status status = take(v, output, &kept);
     if (status != TSR_OK) return status;
-    if (v->n_reference == v->capacity) {
-        size_t capacity = v->capacity ? 2 * v->capacity : 64;
-        cli_output *moved = cli_alloc(capacity, sizeof *moved);
-        if (v->n_reference) memcpy(moved, v->reference, v->n_reference * sizeof *moved);
-        free(v->reference);
-        v->reference = moved;
-        v->capacity = capacity;
-    }
+    v->reference = cli_grow(v->reference, v->n_reference, &v->capacity, sizeof *v->reference);
     v->reference[v->n_reference++] = kept;
     return TSR_OK;
 }

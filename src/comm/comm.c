@@ -1,5 +1,6 @@
 #include "comm/comm.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,19 @@ tsr_status tsr__all_gather(tsr__comm *comm, const void *send, const size_t *byte
     if (alone(comm)) return copy_own(recv, send, bytes[0]);
     return count(comm, TSR__ALL_GATHER, total(bytes, comm->size), bytes[comm->rank] * ((size_t)comm->size - 1),
                  comm->ops->all_gather(comm, send, bytes, recv));
+}
+
+tsr_status tsr__all_gather_equal(tsr__comm *comm, const void *send, size_t bytes, void *recv) {
+    size_t each[TSR__MAX_RANKS];
+    for (int i = 0; i < (comm ? comm->size : 1); i++) each[i] = bytes;
+    return tsr__all_gather(comm, send, each, recv);
+}
+
+tsr_status tsr__all_greatest(tsr__comm *comm, double *value) {
+    double all[TSR__MAX_RANKS];
+    TSR__TRY(tsr__all_gather_equal(comm, value, sizeof *value, all));
+    for (int i = 0; comm && i < comm->size; i++) *value = fmax(*value, all[i]);
+    return TSR_OK;
 }
 
 tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
@@ -115,13 +129,6 @@ const char *tsr_engine_phase(const tsr_engine *engine) {
     return phase ? phase : "start";
 }
 
-/* Every rank's number, in order of rank: all [size]. */
-static tsr_status gather_int(tsr__comm *world, int own, int *all) {
-    size_t bytes[TSR__MAX_RANKS];
-    for (int i = 0; i < world->size; i++) bytes[i] = sizeof own;
-    return tsr__all_gather(world, &own, bytes, all);
-}
-
 static int first_other(const int *all, int n, int than) {
     int i = 0;
     while (i < n && all[i] == than) i++;
@@ -134,7 +141,8 @@ static tsr_status share_message(tsr__comm *world, int first, bool same_status, c
     int differ[TSR__MAX_RANKS];
     memcpy(text, said, sizeof text);
     TSR__TRY(tsr__broadcast(world, text, sizeof text, first));
-    TSR__TRY(gather_int(world, !same_status || strcmp(text, said) != 0, differ));
+    int differs = !same_status || strcmp(text, said) != 0;
+    TSR__TRY(tsr__all_gather_equal(world, &differs, sizeof differs, differ));
     char *message = world->engine->message;
     memcpy(message, text, sizeof text);
     if (first_other(differ, world->size, 0) == world->size) return TSR_OK;
@@ -146,9 +154,9 @@ tsr_status tsr_status_agree(tsr_engine *engine, tsr_status own) {
     tsr__comm *world = engine->world;
     if (alone(world)) return own;
     char said[TSR__MESSAGE_BYTES];
-    int all[TSR__MAX_RANKS];
+    int number = (int)own, all[TSR__MAX_RANKS];
     memcpy(said, engine->message, sizeof said);
-    tsr_status status = gather_int(world, (int)own, all);
+    tsr_status status = tsr__all_gather_equal(world, &number, sizeof number, all);
     int first = status == TSR_OK ? first_other(all, world->size, TSR_OK) : 0;
     if (status == TSR_OK && first == world->size) return TSR_OK;
     if (status == TSR_OK) status = share_message(world, first, (int)own == all[first], said);

@@ -69,6 +69,10 @@ enum { TSR__MAX_RANKS = 1024 };
  * send_receive copy: a rank's part for itself). A failure's message names operation, rank and phase. */
 TSR_NODISCARD tsr_status tsr__all_reduce(tsr__comm *comm, float *data, size_t n);
 TSR_NODISCARD tsr_status tsr__all_gather(tsr__comm *comm, const void *send, const size_t *bytes, void *recv);
+/* The same where every rank gives as many bytes: recv [size, bytes]. */
+TSR_NODISCARD tsr_status tsr__all_gather_equal(tsr__comm *comm, const void *send, size_t bytes, void *recv);
+/* Every rank's value becomes the greatest, as that of the slowest rank. */
+TSR_NODISCARD tsr_status tsr__all_greatest(tsr__comm *comm, double *value);
 TSR_NODISCARD tsr_status tsr__all_to_all(tsr__comm *comm, const void *send, const size_t *send_bytes, void *recv,
                                          const size_t *recv_bytes);
 TSR_NODISCARD tsr_status tsr__send_receive(tsr__comm *comm, const void *send, size_t send_bytes, int to, void *recv,

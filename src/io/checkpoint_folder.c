@@ -147,19 +147,14 @@ static tsr_status open_index(tsr_checkpoint *c, const char *folder, const char *
     return status;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* None of the known names is there: says what is there instead. */
 static tsr_status refuse_folder(tsr_engine *engine, const char *folder) {
     bool pickle = false, safetensors = false;
     DIR *listing = opendir(folder);
     if (!listing) return tsr__fail(engine, TSR_IO, "%s: cannot be listed: %m", folder);
     for (const struct dirent *entry; (entry = readdir(listing));) {
-        pickle = pickle || ends_with(entry->d_name, ".bin") || ends_with(entry->d_name, ".bin.index.json");
-        safetensors = safetensors || ends_with(entry->d_name, ".safetensors");
+        pickle = pickle || tsr__path_ends(entry->d_name, ".bin") || tsr__path_ends(entry->d_name, ".bin.index.json");
+        safetensors = safetensors || tsr__path_ends(entry->d_name, ".safetensors");
     }
     closedir(listing);
     if (pickle && !safetensors)
@@ -180,7 +175,8 @@ tsr_status tsr__checkpoint_open_folder(tsr_checkpoint *c, const char *folder) {
         c->stem = weight_files[i].stem;
         bool there = lstat(path, &at) == 0; /* a dangling link is there, and opening it says so */
         if (there)
-            status = ends_with(path, ".json") ? open_index(c, folder, path) : tsr__checkpoint_open_files(c, &path, 1);
+            status =
+                tsr__path_ends(path, ".json") ? open_index(c, folder, path) : tsr__checkpoint_open_files(c, &path, 1);
         tsr__free(c->engine, path);
         if (there) return status;
     }

@@ -48,17 +48,12 @@ void tsr__contents_free(tsr__contents *c) {
     tsr__free(c->engine, c);
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* Weights in any form: those of the source are written anew, others would contradict them. */
 static bool is_weight(const char *name) {
     static const char *const endings[] = {".safetensors", ".index.json", ".bin", ".pt",   ".pth",      ".ckpt",
                                           ".gguf",        ".msgpack",    ".h5",  ".onnx", ".onnx_data"};
     for (size_t i = 0; i < TSR__COUNT(endings); i++)
-        if (ends_with(name, endings[i])) return true;
+        if (tsr__path_ends(name, endings[i])) return true;
     return false;
 }
 
@@ -144,7 +139,8 @@ tsr_status tsr__contents_add(tsr__contents *c, const char *from, const char *to,
 static bool is_weight_in(const char *path, const char *to) {
     size_t n = strlen(to);
     if (n && (strncmp(path, to, n) != 0 || path[n++] != '/')) return false;
-    return !strchr(path + n, '/') && (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"));
+    return !strchr(path + n, '/') &&
+           (tsr__path_ends(path, ".safetensors") || tsr__path_ends(path, ".safetensors.index.json"));
 }
 
 bool tsr__contents_has(const tsr__contents *c, const char *path) {

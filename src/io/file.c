@@ -20,6 +20,11 @@ bool tsr__path_is_folder(const char *path) {
     return stat(path, &at) == 0 && S_ISDIR(at.st_mode);
 }
 
+bool tsr__path_ends(const char *path, const char *end) {
+    size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
 char *tsr__path_join(tsr_engine *engine, const char *folder, const char *name) {
     size_t length = strlen(folder);
     return tsr__format(engine, "%s%s%s", folder, length && folder[length - 1] != '/' ? "/" : "", name);

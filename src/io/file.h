@@ -7,6 +7,7 @@
 /* Something is at `path` (symbolic links followed). */
 bool tsr__path_exists(const char *path);
 bool tsr__path_is_folder(const char *path);
+bool tsr__path_ends(const char *path, const char *end); /* such an end as ".json" */
 /* folder/name without a doubled slash; an empty folder gives name. Owner: the caller (tsr__free). NULL: no memory. */
 char *tsr__path_join(tsr_engine *engine, const char *folder, const char *name);
 

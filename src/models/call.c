@@ -7,12 +7,11 @@
 
 /* What the ranks of this host need together, and the least that any of them sees available. */
 static tsr_status add_up_host(tsr_engine *engine, size_t need[2], size_t *available) {
-    size_t own[3] = {need[0], need[1], *available}, bytes[TSR__MAX_RANKS], all[TSR__MAX_RANKS][3];
+    size_t own[3] = {need[0], need[1], *available}, all[TSR__MAX_RANKS][3];
     tsr__comm *host = NULL;
     tsr_status status = tsr_status_agree(engine, tsr__comm_split_host(tsr__world(engine), &host));
     int n = host ? host->size : 1;
-    for (int i = 0; i < n; i++) bytes[i] = sizeof own;
-    if (status == TSR_OK) status = tsr__all_gather(host, own, bytes, all);
+    if (status == TSR_OK) status = tsr__all_gather_equal(host, own, sizeof own, all);
     tsr__comm_destroy(host);
     if (status != TSR_OK) return status;
     need[0] = need[1] = 0;

@@ -53,14 +53,8 @@ static size_t index_of(const writing *w, const tsr__placed_tensor *t) {
 
 static tsr__param *param_of(const writing *w, const tsr__placed_tensor *t) { return w->params[index_of(w, t)]; }
 
-static tsr_status gather(tsr_engine *engine, const void *own, size_t bytes, void *all) {
-    size_t each[TSR__MAX_RANKS];
-    for (int i = 0; i < engine->size; i++) each[i] = bytes;
-    return tsr__all_gather(tsr__world(engine), own, each, all);
-}
-
 static tsr_status gather_holdings(writing *w) {
-    TSR__TRY(gather(w->engine, &w->own, sizeof w->own, w->holdings));
+    TSR__TRY(tsr__all_gather_equal(tsr__world(w->engine), &w->own, sizeof w->own, w->holdings));
     for (int i = w->engine->size - 1; i >= 0; i--) {
         if (!w->holdings[i].degree) continue;
         w->degree = w->holdings[i].degree;
@@ -293,7 +287,7 @@ tsr_status tsr__saving_begin(tsr_engine *engine, const char *path, const tsr__co
     TSR__TRY(tsr_status_agree(engine, own));
     TSR__TRY(tsr__broadcast(tsr__world(engine), s->folder, sizeof s->folder, 0));
     int sees = tsr__path_is_folder(s->folder);
-    TSR__TRY(gather(engine, &sees, sizeof sees, s->owners));
+    TSR__TRY(tsr__all_gather_equal(tsr__world(engine), &sees, sizeof sees, s->owners));
     for (int i = 0; i < engine->size; i++)
         if (s->owners[i]) s->owners[s->n_owners++] = i;
     return TSR_OK;

@@ -22,19 +22,13 @@ static tsr_status run_all_reduce(bench *b, size_t bytes) {
     return tsr__all_reduce(b->world, (float *)(void *)b->send, bytes / sizeof(float));
 }
 
-static void parts(const bench *b, size_t bytes, size_t *each) {
-    for (int i = 0; i < b->world->size; i++) each[i] = bytes / (size_t)b->world->size;
-}
-
 static tsr_status run_all_gather(bench *b, size_t bytes) {
-    size_t each[TSR__MAX_RANKS];
-    parts(b, bytes, each);
-    return tsr__all_gather(b->world, b->send, each, b->recv);
+    return tsr__all_gather_equal(b->world, b->send, bytes / (size_t)b->world->size, b->recv);
 }
 
 static tsr_status run_all_to_all(bench *b, size_t bytes) {
     size_t each[TSR__MAX_RANKS];
-    parts(b, bytes, each);
+    for (int i = 0; i < b->world->size; i++) each[i] = bytes / (size_t)b->world->size;
     return tsr__all_to_all(b->world, b->send, each, b->recv, each);
 }
 
@@ -54,25 +48,15 @@ static const struct {
                                          {"send_receive", run_send_receive},
                                          {"broadcast", run_broadcast}};
 
-/* All ranks begin together; a time is that of the slowest. */
-static tsr_status slowest(bench *b, double own, double *out) {
-    double all[TSR__MAX_RANKS];
-    size_t each[TSR__MAX_RANKS];
-    for (int i = 0; i < b->world->size; i++) each[i] = sizeof own;
-    TSR__TRY(tsr__all_gather(b->world, &own, each, all));
-    *out = 0.0;
-    for (int i = 0; i < b->world->size; i++) *out = fmax(*out, all[i]);
-    return TSR_OK;
-}
-
-/* The best of the repeats, each of `calls` calls one after another: seconds a call. */
+/* All ranks begin together, and a time is that of the slowest: the best of the repeats, each of `calls` calls one after
+ * another: seconds a call. */
 static tsr_status time_operation(bench *b, int op, size_t bytes, int calls, double *best) {
     for (int i = 0; i <= b->repeats; i++) { /* the first one warms up */
-        double seconds = 0.0;
         TSR__TRY(tsr_status_agree(b->engine, TSR_OK));
         double start = tsr__seconds();
         for (int k = 0; k < calls; k++) TSR__TRY(operations[op].run(b, bytes));
-        TSR__TRY(slowest(b, (tsr__seconds() - start) / calls, &seconds));
+        double seconds = (tsr__seconds() - start) / calls;
+        TSR__TRY(tsr__all_greatest(b->world, &seconds));
         if (i == 1 || (i > 1 && seconds < *best)) *best = seconds;
     }
     return TSR_OK;
@@ -129,11 +113,11 @@ static tsr_status time_work(bench *b, int n, double best[N_KINDS]) {
     status = tsr_status_agree(b->engine, status);
     for (int r = 0; r <= b->repeats && status == TSR_OK; r++)
         for (int i = 0; i < N_KINDS && status == TSR_OK; i++) {
-            double seconds = 0.0;
             status = tsr_status_agree(b->engine, TSR_OK);
             double start = tsr__seconds();
             if (status == TSR_OK) status = tsr__exec_run(x, graphs[i], &all[i]);
-            if (status == TSR_OK) status = slowest(b, tsr__seconds() - start, &seconds);
+            double seconds = tsr__seconds() - start;
+            if (status == TSR_OK) status = tsr__all_greatest(b->world, &seconds);
             if (r == 1 || (r > 1 && seconds < best[i])) best[i] = seconds;
         }
     tsr__exec_destroy(x);

@@ -49,17 +49,6 @@ static tsr_status prepare(const bench *b) {
     return b->o->cold ? drop_from_page_cache(b) : TSR_OK;
 }
 
-static tsr_status slowest(const bench *b, double own, double *seconds) {
-    double all[TSR__MAX_RANKS];
-    size_t bytes[TSR__MAX_RANKS];
-    int n = b->load.engine->size;
-    for (int i = 0; i < n; i++) bytes[i] = sizeof own;
-    TSR__TRY(tsr__all_gather(tsr__world(b->load.engine), &own, bytes, all));
-    for (int i = 0; i < n; i++) own = all[i] > own ? all[i] : own;
-    *seconds = own;
-    return TSR_OK;
-}
-
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Collective: no rank drops what another one is reading, and all start at once. */
@@ -70,7 +59,7 @@ static tsr_status measure(const bench *b, tsr__bench_load_way load, tsr_bench_lo
     part.peak = larger(tsr_engine_memory_peak(b->load.engine), best->peak);
     part.peak_resident = larger(tsr__memory_resident_peak(), best->peak_resident);
     TSR__TRY(tsr_status_agree(b->load.engine, status));
-    TSR__TRY(slowest(b, part.seconds, &part.seconds));
+    TSR__TRY(tsr__all_greatest(tsr__world(b->load.engine), &part.seconds));
     if (best->seconds > 0 && best->seconds < part.seconds) part.seconds = best->seconds;
     *best = part;
     return TSR_OK;
@@ -142,11 +131,9 @@ static tsr_status resolve(bench *b) {
 
 tsr_status tsr_bench_load(tsr_engine *engine, const tsr_bench_load_options *options, tsr_bench_load_result *results) {
     tsr_bench_load_options o = TSR_BENCH_LOAD_OPTIONS_INIT;
-    size_t bytes[TSR__MAX_RANKS];
     tsr__take_options(&o, sizeof o, options);
     bench b = {.load = {.engine = engine}, .o = &o};
     TSR__TRY(resolve(&b));
     TSR__TRY(run(&b));
-    for (int i = 0; i < engine->size; i++) bytes[i] = sizeof b.result;
-    return tsr__all_gather(tsr__world(engine), &b.result, bytes, results);
+    return tsr__all_gather_equal(tsr__world(engine), &b.result, sizeof b.result, results);
 }

@@ -1,13 +1,10 @@
 /* A model that is read in parts, one that is read whole and cut in memory, and one that is opened on "meta", split and
  * then loaded: the same parts, the same outputs, bit for bit. And what is refused on all ranks alike. */
 #include "ranks.h"
-
-#include "models/model.h"
+#include "transformer.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { TOKENS = 12, TEXT = 5, MOST = 4096 };
 
 static const char *folder(char *path, size_t size) {
     const char *source = getenv("TESSERA_SOURCE");
@@ -48,52 +45,21 @@ static tsr_status add_to_digest(void *user, tsr__param *param) {
 
 /* --- the same outputs --- */
 
-/* Inputs of the transformer: numbers that are the same on every rank. The caller frees the data. */
-static size_t make_inputs(const tsr_model *model, tsr_tensor *inputs) {
-    const tsr__picture picture = {TOKENS, 1, 1, TEXT, 1, 1};
-    tsr__call call = tsr__call_for_picture(model, &picture);
-    size_t n = 0;
-    for (int i = 0; model->desc->inputs[i].name; i++) {
-        const tsr__argument *a = &model->desc->inputs[i];
-        tsr_tensor t = call.inputs[i];
-        if (!t.ndim) continue;
-        t.dtype = TSR_F32;
-        float *data = malloc(tsr_tensor_bytes(&t));
-        for (int64_t k = 0; data && k < tsr_tensor_elements(&t); k++)
-            data[k] = a->dtype == TSR_I64 ? (float)(k % 4)
-                                          : (float)(rank_random(7, (uint64_t)i, (uint64_t)k) % 1000) / 500 - 1;
-        t.data = data;
-        inputs[n++] = t;
-    }
-    return n;
-}
-
-static tsr_status forward(tsr_engine *engine, tsr_model *model, float *out, size_t *n) {
-    tsr_tensor inputs[TSR__MAX_ARGUMENTS], *outputs = NULL;
-    size_t n_inputs = make_inputs(model, inputs), n_outputs = 0;
-    tsr_status status = tsr_model_forward(model, inputs, n_inputs, &outputs, &n_outputs);
-    *n = status == TSR_OK ? (size_t)tsr_tensor_elements(outputs) : 0;
-    if (*n && *n <= MOST) memcpy(out, outputs->data, *n * sizeof *out);
-    tsr_tensors_free(engine, outputs, n_outputs);
-    for (size_t i = 0; i < n_inputs; i++) free(inputs[i].data);
-    return status;
-}
-
 static tsr_status take(tsr_engine *engine, way w, const tsr_parallel_config *config, digest *d, float *out, size_t *n) {
     tsr_model *model = NULL;
     tsr_status status = open_way(engine, w, config, &model);
     if (status == TSR_OK) status = tsr__module_visit_params(model->self, add_to_digest, d);
-    if (status == TSR_OK) status = forward(engine, model, out, n);
+    if (status == TSR_OK) status = rank_forward(engine, model, false, out, n);
     tsr_model_destroy(model);
     return status;
 }
 
 static tsr_status compare_ways(tsr_engine *engine, const tsr_parallel_config *config) {
-    static _Thread_local float first[MOST], other[MOST];
+    static _Thread_local float first[RANK_FLOATS], other[RANK_FLOATS];
     digest d = {0xcbf29ce484222325u, 0, 0};
     size_t n = 0, m = 0;
     TSR__TRY(take(engine, STREAMED, config, &d, first, &n));
-    RANK_CHECK(engine, n > 0 && n <= MOST && d.weights > 20 && (d.split > 20) == (tsr_engine_size(engine) > 1));
+    RANK_CHECK(engine, n > 0 && n <= RANK_FLOATS && d.weights > 20 && (d.split > 20) == (tsr_engine_size(engine) > 1));
     for (way w = ENABLED; w < N_WAYS; w++) {
         digest e = {0xcbf29ce484222325u, 0, 0};
         TSR__TRY(take(engine, w, config, &e, other, &m));
