@@ -43,11 +43,11 @@ typedef struct tsr_generate_options {
     size_t size;
     const char *const *prompts; /* [B], UTF-8; may be NULL where prompt_embeds is given */
     size_t n_prompts;
-    int64_t height, width;       /* pixels; 1024 (klein); rounded down to multiples of 16, with a warning */
+    int64_t height, width;       /* pixels; the VAE's sample_size; rounded down to whole tokens (16), with a warning */
     int num_inference_steps;     /* 4 if distilled, else 50 */
     double guidance_scale;       /* 1 if distilled (where it is ignored), else 4; negative: default */
     int num_images_per_prompt;   /* 1 */
-    int64_t max_sequence_length; /* tokens of the padded prompt; 512 */
+    int64_t max_sequence_length; /* tokens of the padded prompt; 512, or the tokenizer's model_max_length if less */
     const double *sigmas;        /* [n_sigmas], instead of 1 .. 1/n; sets the number of steps */
     size_t n_sigmas;
     const uint64_t *seeds; /* one: a generator for the whole batch, as diffusers; B N: a generator each; NULL: random */

@@ -54,7 +54,7 @@ typedef struct autoencoder {
         tsr__module module;
         tsr__param running_mean, running_var;
     } bn;
-    int64_t latent_channels, groups, levels, layers_per_block, patch;
+    int64_t latent_channels, groups, levels, layers_per_block, patch, sample_size;
     int64_t channels[MAX_LEVELS]; /* of the up blocks, in their order */
     double batch_norm_eps;
     bool mid_attention, post_quant;
@@ -116,6 +116,7 @@ static void read_config(autoencoder *self, tsr__config *c) {
     self->latent_channels = tsr__config_int(c, "latent_channels", 32, 1, 1 << 16);
     self->groups = tsr__config_int(c, "norm_num_groups", 32, 1, 1 << 16);
     self->layers_per_block = tsr__config_int(c, "layers_per_block", 2, 0, 64);
+    self->sample_size = tsr__config_int(c, "sample_size", 1024, 1, 1 << 16);
     self->batch_norm_eps = tsr__config_double(c, "batch_norm_eps", 1e-4, 0.0, 1.0);
     self->mid_attention = tsr__config_bool(c, "mid_block_add_attention", true);
     self->post_quant = tsr__config_bool(c, "use_post_quant_conv", true);
@@ -243,4 +244,5 @@ int64_t tsr__flux2_vae_latent_channels(const tsr_model *vae) {
     return ((const autoencoder *)vae->self)->latent_channels;
 }
 int64_t tsr__flux2_vae_scale_factor(const tsr_model *vae) { return scale_factor(vae->self); }
+int64_t tsr__flux2_vae_sample_size(const tsr_model *vae) { return ((const autoencoder *)vae->self)->sample_size; }
 int64_t tsr__flux2_vae_patch(const tsr_model *vae) { return ((const autoencoder *)vae->self)->patch; }

@@ -31,6 +31,8 @@ tsr__value tsr__flux2_unpack_latents(tsr__exec *x, const tsr_model *vae, tsr__va
 int64_t tsr__flux2_vae_latent_channels(const tsr_model *vae);
 /* Pixels along a side for each latent row: 8 in released models. */
 int64_t tsr__flux2_vae_scale_factor(const tsr_model *vae);
+/* Pixels along a side of the pictures it was made for: 1024 in released models. */
+int64_t tsr__flux2_vae_sample_size(const tsr_model *vae);
 int64_t tsr__flux2_vae_patch(const tsr_model *vae);
 
 #endif

@@ -54,7 +54,7 @@ typedef struct tsr__flux2_call {
 
 /* What is asked for, with defaults filled in and bounds checked. Errors: ARG, SHAPE. (flux2_request.c) */
 TSR_NODISCARD tsr_status tsr__flux2_resolve(tsr__flux2_call *c);
-TSR_NODISCARD tsr_status tsr__flux2_resolve_length(tsr_engine *engine, int64_t given, int64_t *out);
+TSR_NODISCARD tsr_status tsr__flux2_resolve_length(const tsr_pipeline *p, int64_t given, int64_t *out);
 
 /* The picture of those options, which name a prompt. Errors: ARG, SHAPE. (flux2_request.c) */
 TSR_NODISCARD tsr_status tsr__flux2_picture(tsr_pipeline *p, const tsr_generate_options *options, tsr__picture *out);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { SIZE_AT_VAE_SCALE = 128 }; /* diffusers' default_sample_size */
+enum { USUAL_TEXT = 512 }; /* diffusers' max_sequence_length */
 
 static int64_t pixels_per_token(const tsr_pipeline *p) {
     return tsr__flux2_vae_scale_factor(p->models[TSR__VAE]) * tsr__flux2_vae_patch(p->models[TSR__VAE]);
@@ -11,7 +11,7 @@ static int64_t pixels_per_token(const tsr_pipeline *p) {
 
 static tsr_status resolve_side(const tsr__flux2_call *c, const char *name, int64_t given, int64_t *out) {
     int64_t unit = pixels_per_token(c->p);
-    int64_t asked = given ? given : SIZE_AT_VAE_SCALE * tsr__flux2_vae_scale_factor(c->p->models[TSR__VAE]);
+    int64_t asked = given ? given : tsr__flux2_vae_sample_size(c->p->models[TSR__VAE]);
     if (asked < unit || asked > TSR__FLUX2_MAX_SIDE)
         return tsr__fail(c->engine, TSR_ARG, "%s %lld: give a multiple of %lld from %lld to %d pixels", name,
                          (long long)asked, (long long)unit, (long long)unit, TSR__FLUX2_MAX_SIDE);
@@ -88,10 +88,11 @@ static tsr_status check_components(tsr__flux2_call *c) {
                      (long long)tsr__qwen3_embedding_dim(encoder));
 }
 
-tsr_status tsr__flux2_resolve_length(tsr_engine *engine, int64_t given, int64_t *out) {
-    int64_t S = given ? given : 512;
+tsr_status tsr__flux2_resolve_length(const tsr_pipeline *p, int64_t given, int64_t *out) {
+    int64_t usual = p->model_max_length < USUAL_TEXT ? p->model_max_length : USUAL_TEXT;
+    int64_t S = given ? given : usual;
     if (S < 1 || S > TSR__FLUX2_MAX_TEXT)
-        return tsr__fail(engine, TSR_ARG, "max_sequence_length %lld: give a number from 1 to %d", (long long)S,
+        return tsr__fail(p->engine, TSR_ARG, "max_sequence_length %lld: give a number from 1 to %d", (long long)S,
                          TSR__FLUX2_MAX_TEXT);
     *out = S;
     return TSR_OK;
@@ -109,7 +110,7 @@ tsr_status tsr__flux2_picture(tsr_pipeline *p, const tsr_generate_options *optio
     tsr__flux2_call c = {.engine = p->engine, .p = p, .o = options};
     int64_t text = 0;
     TSR__TRY(tsr__flux2_resolve(&c));
-    TSR__TRY(tsr__flux2_resolve_length(p->engine, options->max_sequence_length, &text));
+    TSR__TRY(tsr__flux2_resolve_length(p, options->max_sequence_length, &text));
     *out = (tsr__picture){c.height, c.width, pixels_per_token(p), text, c.rows, c.cfg ? 2 : 1};
     return TSR_OK;
 }

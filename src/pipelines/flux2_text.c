@@ -10,7 +10,7 @@ static tsr_status make_text_ids(tsr__flux2_call *c, tsr__flux2_text *t) {
 }
 
 static tsr_status take_prompts(tsr__flux2_call *c, tsr__flux2_text *t, const char *const *prompts, int64_t n) {
-    TSR__TRY(tsr__flux2_resolve_length(c->engine, c->o->max_sequence_length, &t->S));
+    TSR__TRY(tsr__flux2_resolve_length(c->p, c->o->max_sequence_length, &t->S));
     t->rows = n;
     t->ids = tsr__calloc(c->engine, (size_t)(n * t->S), sizeof *t->ids);
     t->mask = tsr__calloc(c->engine, (size_t)(n * t->S), sizeof *t->mask);

@@ -39,7 +39,7 @@ static tsr_status tokenize(const tsr_pipeline *p, const char *prompt, int64_t S,
 static tsr_status klein_tokenize(tsr_pipeline *p, const char *prompt, int64_t max_sequence_length, int64_t **ids,
                                  size_t *n) {
     int64_t S = 0;
-    TSR__TRY(tsr__flux2_resolve_length(p->engine, max_sequence_length, &S));
+    TSR__TRY(tsr__flux2_resolve_length(p, max_sequence_length, &S));
     int64_t *found = tsr__calloc(p->engine, (size_t)S, sizeof *found),
             *mask = tsr__calloc(p->engine, (size_t)S, sizeof *mask);
     tsr_status status = found && mask ? tokenize(p, prompt, S, found, mask) : TSR_NOMEM;

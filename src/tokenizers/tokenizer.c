@@ -13,17 +13,17 @@ static tsr_status load_json(tsr_tokenizer *t, const char *folder) {
 }
 
 /* Loads folder/name as JSON; NULL where optional and absent. */
-static tsr_status load_part(tsr_tokenizer *t, const char *folder, const char *name, bool optional, json_t **out) {
-    char *path = tsr__path_join(t->engine, folder, name);
+static tsr_status load_part(tsr_engine *engine, const char *folder, const char *name, bool optional, json_t **out) {
+    char *path = tsr__path_join(engine, folder, name);
     if (!path) return TSR_NOMEM;
     json_t *json = NULL;
     tsr_status status = TSR_OK;
-    if (!optional || tsr__path_exists(path)) status = tsr__json_load(t->engine, path, &json);
+    if (!optional || tsr__path_exists(path)) status = tsr__json_load(engine, path, &json);
     if (json && !json_is_object(json)) {
         json_decref(json);
-        status = tsr__fail(t->engine, TSR_FORMAT, "%s: not an object", path);
+        status = tsr__fail(engine, TSR_FORMAT, "%s: not an object", path);
     }
-    tsr__free(t->engine, path);
+    tsr__free(engine, path);
     if (status == TSR_OK) *out = json;
     return status;
 }
@@ -50,7 +50,7 @@ static tsr_status read_merge_lines(tsr_tokenizer *t, const char *bytes, size_t n
 
 static tsr_status read_vocab_and_merges(tsr_tokenizer *t, const char *folder, const char *merges, size_t n) {
     json_t *vocab = NULL;
-    TSR__TRY(load_part(t, folder, "vocab.json", false, &vocab));
+    TSR__TRY(load_part(t->engine, folder, "vocab.json", false, &vocab));
     size_t lines = 1;
     for (size_t i = 0; i < n; i++) lines += merges[i] == '\n';
     tsr_status status = tsr__tokenizer_read_vocab(t, vocab, lines, false);
@@ -62,7 +62,7 @@ static tsr_status read_vocab_and_merges(tsr_tokenizer *t, const char *folder, co
 
 static tsr_status load_added_tokens(tsr_tokenizer *t, const char *folder) {
     json_t *added = NULL, *id;
-    TSR__TRY(load_part(t, folder, "added_tokens.json", true, &added));
+    TSR__TRY(load_part(t->engine, folder, "added_tokens.json", true, &added));
     tsr_status status = TSR_OK;
     const char *text;
     json_object_foreach(added, text, id) {
@@ -147,15 +147,25 @@ static tsr_status count_vocab(tsr_tokenizer *t, const char *folder) {
     return TSR_OK;
 }
 
+static const char config_name[] = "tokenizer_config.json";
+
+tsr_status tsr__tokenizer_max_length(tsr_engine *engine, const char *folder, int64_t *out) {
+    json_t *config = NULL;
+    TSR__TRY(load_part(engine, folder, config_name, true, &config));
+    tsr_status status = tsr__tokenizer_read_max_length(engine, config, out);
+    json_decref(config);
+    return status == TSR_OK ? TSR_OK : tsr__context(engine, status, "%s/%s", folder, config_name);
+}
+
 static tsr_status load_folder(tsr_tokenizer *t, const char *folder) {
     json_t *config = NULL;
-    TSR__TRY(load_part(t, folder, "tokenizer_config.json", true, &config));
+    TSR__TRY(load_part(t->engine, folder, config_name, true, &config));
     const char *name = json_string_value(json_object_get(config, "tokenizer_class"));
     t->class_name = tsr__strdup(t->engine, name ? name : "");
     tsr_status status = t->class_name ? load_model(t, folder) : TSR_NOMEM;
     if (status == TSR_OK) {
         status = tsr__tokenizer_read_config(t, config);
-        if (status != TSR_OK) status = tsr__context(t->engine, status, "%s/tokenizer_config.json", folder);
+        if (status != TSR_OK) status = tsr__context(t->engine, status, "%s/%s", folder, config_name);
     }
     json_decref(config);
     return status == TSR_OK ? count_vocab(t, folder) : status;

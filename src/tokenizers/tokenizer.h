@@ -41,5 +41,10 @@ const tsr__tokenizer_class *tsr__tokenizer_class_find(const char *name);
  * Errors: FORMAT (a special token without an id, or with two), UNSUPPORTED (an option that changes ids), NOMEM.
  * Source: transformers, PreTrainedTokenizerBase.from_pretrained. */
 TSR_NODISCARD tsr_status tsr__tokenizer_read_config(tsr_tokenizer *t, json_t *config);
+TSR_NODISCARD tsr_status tsr__tokenizer_read_max_length(tsr_engine *engine, const json_t *config, int64_t *out);
+
+/* model_max_length of a tokenizer's folder, which need hold no more than its config; INT64_MAX: no limit, or no config.
+ * Errors: IO, FORMAT, NOMEM. */
+TSR_NODISCARD tsr_status tsr__tokenizer_max_length(tsr_engine *engine, const char *folder, int64_t *out);
 
 #endif

@@ -83,14 +83,14 @@ static tsr_status check_options(tsr_tokenizer *t, const json_t *config) {
 }
 
 /* transformers writes int(1e30) for "no limit". */
-static tsr_status read_max_length(tsr_tokenizer *t, const json_t *config) {
+tsr_status tsr__tokenizer_read_max_length(tsr_engine *engine, const json_t *config, int64_t *out) {
     const json_t *json = json_object_get(config, "model_max_length");
-    t->model_max_length = INT64_MAX;
+    *out = INT64_MAX;
     if (!json || json_is_null(json)) return TSR_OK;
     double value = json_is_number(json) ? json_number_value(json) : 0.0;
     if (!(value >= 1.0) || value != floor(value))
-        return tsr__fail(t->engine, TSR_FORMAT, "model_max_length is no positive integer");
-    if (value < 0x1p63) t->model_max_length = (int64_t)value;
+        return tsr__fail(engine, TSR_FORMAT, "model_max_length is no positive integer");
+    if (value < 0x1p63) *out = (int64_t)value;
     return TSR_OK;
 }
 
@@ -107,7 +107,7 @@ static void read_pad(tsr_tokenizer *t, const json_t *config) {
 
 tsr_status tsr__tokenizer_read_config(tsr_tokenizer *t, json_t *config) {
     TSR__TRY(check_options(t, config));
-    TSR__TRY(read_max_length(t, config));
+    TSR__TRY(tsr__tokenizer_read_max_length(t->engine, config, &t->model_max_length));
     TSR__TRY(read_decoder(t, config));
     TSR__TRY(tsr__added_sort(&t->added));
     TSR__TRY(read_special_tokens(t, config));
