@@ -90,6 +90,9 @@ TSR_API void tsr_images_free(tsr_engine *engine, tsr_images *images);
  * Errors: ARG, IO (the old file survives). */
 TSR_API TSR_NODISCARD tsr_status tsr_images_save(tsr_engine *engine, const tsr_images *images, size_t i,
                                                  const char *path, const char *const *text);
+/* The bytes that tsr_images_save would write: *png [*n], owned by the caller (tsr_free). Errors: ARG, NOMEM. */
+TSR_API TSR_NODISCARD tsr_status tsr_images_encode(tsr_engine *engine, const tsr_images *images, size_t i,
+                                                   const char *const *text, char **png, size_t *n);
 
 /* Token ids of a prompt as the pipeline makes them: template, truncation and padding to max_sequence_length (0: its
  * default). *ids [*n] is owned by the caller (tsr_free). Local. Errors: ARG, NOMEM. */

@@ -59,6 +59,12 @@ static tsr_status set_text(tsr_engine *engine, const char *path, spng_ctx *ctx, 
     return error ? fail_spng(engine, path, TSR_IO, error) : status;
 }
 
+static tsr_status check_size(tsr_engine *engine, const char *path, int64_t width, int64_t height) {
+    if (width >= 1 && height >= 1 && width <= TSR__PNG_MAX_SIDE && height <= TSR__PNG_MAX_SIDE) return TSR_OK;
+    return tsr__fail(engine, TSR_ARG, "%s: a picture of %lld x %lld cannot be written; sides go from 1 to %d", path,
+                     (long long)width, (long long)height, TSR__PNG_MAX_SIDE);
+}
+
 static tsr_status encode(tsr_engine *engine, const char *path, spng_ctx *ctx, const uint8_t *rgb, uint32_t width,
                          uint32_t height, const char *const *text) {
     struct spng_ihdr header = {
@@ -83,9 +89,7 @@ static tsr_status write_buffer(tsr_engine *engine, const char *path, spng_ctx *c
 
 tsr_status tsr__png_write(tsr_engine *engine, const char *path, const uint8_t *rgb, int64_t width, int64_t height,
                           const char *const *text) {
-    if (width < 1 || height < 1 || width > TSR__PNG_MAX_SIDE || height > TSR__PNG_MAX_SIDE)
-        return tsr__fail(engine, TSR_ARG, "%s: a picture of %lld x %lld cannot be written; sides go from 1 to %d", path,
-                         (long long)width, (long long)height, TSR__PNG_MAX_SIDE);
+    TSR__TRY(check_size(engine, path, width, height));
     tsr__output *output = NULL;
     TSR__TRY(tsr__output_open(engine, path, &output));
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
@@ -95,6 +99,32 @@ tsr_status tsr__png_write(tsr_engine *engine, const char *path, const uint8_t *r
     spng_ctx_free(ctx);
     if (status == TSR_OK) return tsr__output_commit(output);
     tsr__output_discard(output);
+    return status;
+}
+
+static tsr_status copy_buffer(tsr_engine *engine, const char *name, spng_ctx *ctx, char **out, size_t *length) {
+    size_t n = 0;
+    int error = 0;
+    void *bytes = spng_get_png_buffer(ctx, &n, &error);
+    if (!bytes) return fail_spng(engine, name, TSR_IO, error);
+    char *copy = tsr__alloc(engine, n);
+    if (copy) {
+        *out = memcpy(copy, bytes, n);
+        *length = n;
+    }
+    free(bytes);
+    return copy ? TSR_OK : TSR_NOMEM;
+}
+
+tsr_status tsr__png_encode(tsr_engine *engine, const uint8_t *rgb, int64_t width, int64_t height,
+                           const char *const *text, char **out, size_t *n) {
+    static const char name[] = "in memory";
+    TSR__TRY(check_size(engine, name, width, height));
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    tsr_status status = ctx ? encode(engine, name, ctx, rgb, (uint32_t)width, (uint32_t)height, text)
+                            : fail_spng(engine, name, TSR_NOMEM, SPNG_EMEM);
+    if (status == TSR_OK) status = copy_buffer(engine, name, ctx, out, n);
+    spng_ctx_free(ctx);
     return status;
 }
 

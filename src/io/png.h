@@ -12,6 +12,9 @@ enum { TSR__PNG_MAX_SIDE = 65536 };
  * ends; a value that is not UTF-8), IO, NOMEM. */
 TSR_NODISCARD tsr_status tsr__png_write(tsr_engine *engine, const char *path, const uint8_t *rgb, int64_t width,
                                         int64_t height, const char *const *text);
+/* The bytes of such a file: *out [*n]. Owner: the caller (tsr__free). Errors: ARG as above, IO, NOMEM. */
+TSR_NODISCARD tsr_status tsr__png_encode(tsr_engine *engine, const uint8_t *rgb, int64_t width, int64_t height,
+                                         const char *const *text, char **out, size_t *n);
 /* Reads any PNG as *rgb [*height, *width, 3]. Owner: the caller (tsr__free). Errors: IO, FORMAT, NOMEM. */
 TSR_NODISCARD tsr_status tsr__png_read(tsr_engine *engine, const char *path, uint8_t **rgb, int64_t *width,
                                        int64_t *height);

@@ -34,13 +34,26 @@ void tsr__pixels_from_image(const float *image, int64_t height, int64_t width, u
         }
 }
 
-tsr_status tsr_images_save(tsr_engine *engine, const tsr_images *images, size_t i, const char *path,
-                           const char *const *text) {
+static tsr_status find_picture(tsr_engine *engine, const tsr_images *images, size_t i, const uint8_t **out) {
     if (i >= images->n || !images->pixels)
         return tsr__fail(engine, TSR_ARG, "there is no picture %zu to save: %zu were drawn", i,
                          images->pixels ? images->n : 0);
-    size_t bytes = (size_t)(3 * images->height * images->width);
-    return tsr__png_write(engine, path, images->pixels + i * bytes, images->width, images->height, text);
+    *out = images->pixels + i * (size_t)(3 * images->height * images->width);
+    return TSR_OK;
+}
+
+tsr_status tsr_images_save(tsr_engine *engine, const tsr_images *images, size_t i, const char *path,
+                           const char *const *text) {
+    const uint8_t *rgb = NULL;
+    TSR__TRY(find_picture(engine, images, i, &rgb));
+    return tsr__png_write(engine, path, rgb, images->width, images->height, text);
+}
+
+tsr_status tsr_images_encode(tsr_engine *engine, const tsr_images *images, size_t i, const char *const *text,
+                             char **png, size_t *n) {
+    const uint8_t *rgb = NULL;
+    TSR__TRY(find_picture(engine, images, i, &rgb));
+    return tsr__png_encode(engine, rgb, images->width, images->height, text, png, n);
 }
 
 void tsr_images_free(tsr_engine *engine, tsr_images *images) {

@@ -166,12 +166,15 @@ static void latents_may_be_the_result(void **state) {
     tsr_generate_options options = klein_options(&small);
     options.output_latents = true;
     tsr_images *images = draw(&options);
+    char *png = NULL;
+    size_t n = 0;
     assert_null(images->pixels);
     assert_int_equal(images->latents.ndim, 4);
     assert_int_equal(images->latents.shape[1], 8);
     assert_int_equal(images->latents.shape[2], 4);
     assert_int_equal(images->latents.shape[3], 6);
     assert_refused(engine, tsr_images_save(engine, images, 0, "/tmp/never.png", NULL), TSR_ARG, "no picture 0");
+    assert_refused(engine, tsr_images_encode(engine, images, 0, NULL, &png, &n), TSR_ARG, "no picture 0");
     tsr_images_free(engine, images);
 }
 

@@ -43,6 +43,23 @@ static void test_round_trip(void **state) {
     }
 }
 
+static void test_encode_is_the_file(void **state) {
+    (void)state;
+    static const char *const text[] = {"prompt", "a cat", NULL};
+    uint8_t *rgb = noise(48 * 20 * 3);
+    char *png = NULL, *path = out_path();
+    size_t n = 0, m = 0;
+    assert_ok(engine, tsr__png_write(engine, path, rgb, 48, 20, text));
+    assert_ok(engine, tsr__png_encode(engine, rgb, 48, 20, text, &png, &n));
+    char *file = test_read_file(path, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(png, file, n);
+    assert_refused(engine, tsr__png_encode(engine, rgb, 0, 1, NULL, &png, &n), TSR_ARG, "0 x 1");
+    tsr__free(engine, png);
+    free(file);
+    free(rgb);
+}
+
 static void test_text(void **state) {
     (void)state;
     static const char *const text[] = {"prompt",   "a cat\nand \"%s\" {}",
@@ -122,6 +139,12 @@ static void test_cut_and_no_memory(void **state) {
         atomic_store(&engine->allocator.fail_at, k);
         status = tsr__png_write(engine, path, rgb, 48, 48, text);
         if (status == TSR_OK) status = tsr__png_read(engine, path, &back, &w, &h);
+        char *png = NULL;
+        if (status == TSR_OK) {
+            status = tsr__png_encode(engine, rgb, 48, 48, text, &png, &n);
+            if (status != TSR_OK) tsr__free(engine, back);
+        }
+        if (status == TSR_OK) tsr__free(engine, png);
         atomic_store(&engine->allocator.fail_at, -1);
         assert_true(status == TSR_OK || status == TSR_NOMEM);
         if (status == TSR_OK) tsr__free(engine, back);
@@ -134,10 +157,8 @@ static void test_cut_and_no_memory(void **state) {
 int main(void) {
     engine = test_engine("ref");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_cut_and_no_memory),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_encode_is_the_file), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_cut_and_no_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tsr_engine_destroy(engine);
