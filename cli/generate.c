@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "cli.h"
+#include "preview.h"
 
 /* What to draw; all ranks of a process share it. */
 typedef struct job {
@@ -20,6 +20,8 @@ static int check_usage(job *j) {
     j->latents = o->output_type && strcmp(o->output_type, "latent") == 0;
     j->output = o->output ? o->output : j->latents ? "out.safetensors" : "out.png";
     if (o->dump_blocks && !o->dump) return cli_usage(o->command, "--dump-blocks needs --dump DIR");
+    if (o->show && o->no_show) return cli_usage(o->command, "--show and --no-show contradict each other");
+    if (o->show && j->latents) return cli_usage(o->command, "--show needs pictures; --output-type latent gives none");
     return cli_check_extension(o->command, j->output, j->latents ? ".safetensors" : ".png");
 }
 
@@ -93,6 +95,7 @@ static tsr_status save_pictures(const job *j, cli_session *session, const tsr_im
                              images->width, images->height, images->seeds[i]);
         free(name);
     }
+    if (status == TSR_OK) cli_preview(session, images);
     return status;
 }
 

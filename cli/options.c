@@ -91,6 +91,8 @@ static const option table[] = {
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
     {0, "json", FLAG, I | B | P | V, AT(json), 0, 0, NULL, "one JSON object instead of a table"},
     {0, "no-metadata", FLAG, G, AT(no_metadata), 0, 0, NULL, "no text (prompt, seed, ...) in the PNG"},
+    {0, "show", FLAG, G, AT(show), 0, 0, NULL, "a small preview on the terminal; the default where stderr is one that can (kitty, iTerm2, sixel)"},
+    {0, "no-show", FLAG, G, AT(no_show), 0, 0, NULL, "no preview"},
     {0, "no-progress", FLAG, G | F | B | S | V, AT(no_progress), 0, 0, NULL, "no progress on stderr"},
     {0, "quiet", FLAG, G | F | B | S | V, AT(quiet), 0, 0, NULL, "nothing on stderr but an error"},
     {0, "verbose", FLAG, G | F | B | P | S | V, AT(verbose), 0, 0, NULL, "say more on stderr; plan: every weight"},

@@ -22,7 +22,7 @@ enum {
 typedef struct cli_options {
     const char *command;
     bool help, json, force, quiet, verbose, no_progress, no_metadata, dump_blocks, raw, no_special, from_stdin, random,
-        cold, ring_anything, ulysses_anything, no_convert_to_fp32;
+        cold, ring_anything, ulysses_anything, no_convert_to_fp32, show, no_show;
     int64_t height, width, steps, images, max_sequence_length, threads;
     int64_t tp, ring, ulysses;                                   /* degrees, after parsing at least 1 */
     int64_t text_encoder_tp;                                     /* 0: the largest that works */

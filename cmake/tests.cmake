@@ -78,6 +78,11 @@ foreach(suite unit ops models fault parallel)
   endforeach()
 endforeach()
 
+# The command's own functions are tested without the command.
+set(CLI_FUNCTIONS ${CLI_SOURCES})
+list(FILTER CLI_FUNCTIONS EXCLUDE REGEX /main\\.c$)
+target_sources(test_preview PRIVATE ${CLI_FUNCTIONS})
+
 # tests/tools/some_name.c is the program tessera-some-name, for the scripts of tests/cli.
 file(GLOB TOOLS CONFIGURE_DEPENDS tests/tools/*.c)
 foreach(source ${TOOLS})
