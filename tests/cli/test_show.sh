@@ -1,7 +1,7 @@
 #!/bin/bash
 # The preview on a terminal, and none where it would do harm.
 . "$(dirname "$0")/lib.sh"
-graphics=$'\e[_P]' # what begins a picture: APC, DCS or OSC
+graphics=$'\e[]_P]' # what begins a picture: APC, DCS or OSC
 generate=("$TESSERA" generate "$klein" "a red fox" "${tiny[@]}" -o out.png)
 
 # on_terminal 'VARIABLE=VALUE ...' [OPTION of tessera-terminal ...] -- COMMAND ...: in `tty` what COMMAND prints on a
