@@ -132,8 +132,9 @@ const char *cli_caught_signal(void);
 /* ---- output.c ---- */
 
 bool cli_has_extension(const char *path, const char *extension);
-/* CLI_USAGE with a message where path does not end as it must; devices and folders may have any name. */
-int cli_check_extension(const char *command, const char *path, const char *extension);
+/* CLI_USAGE with a message where the path that an option gave does not end as it must; devices and folders may have any
+ * name. */
+int cli_check_extension(const char *command, const char *option, const char *path, const char *extension);
 /* The name of picture i of n: out.png, or out.<i>.png of several. free(3). */
 char *cli_picture_name(const char *path, size_t i, size_t n);
 /* "1.40 MB" */

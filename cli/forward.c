@@ -57,6 +57,6 @@ static tsr_status forward(cli_session *session, void *user) {
 
 int cli_forward(const cli_options *options) {
     if (!options->inputs) return cli_usage(options->command, "--inputs FILE is missing");
-    int result = cli_check_extension(options->command, output_name(options), ".safetensors");
+    int result = cli_check_extension(options->command, "-o", output_name(options), ".safetensors");
     return result == CLI_DONE ? cli_launch(options, forward, NULL) : result;
 }

@@ -22,14 +22,17 @@ static int check_usage(job *j) {
     if (o->dump_blocks && !o->dump) return cli_usage(o->command, "--dump-blocks needs --dump DIR");
     if (o->show && o->no_show) return cli_usage(o->command, "--show and --no-show contradict each other");
     if (o->show && j->latents) return cli_usage(o->command, "--show needs pictures; --output-type latent gives none");
-    return cli_check_extension(o->command, j->output, j->latents ? ".safetensors" : ".png");
+    if (o->grid && j->latents) return cli_usage(o->command, "--grid needs pictures; --output-type latent gives none");
+    if (o->grid && cli_check_extension(o->command, "--grid", o->grid, ".png") != CLI_DONE) return CLI_USAGE;
+    return cli_check_extension(o->command, "-o", j->output, j->latents ? ".safetensors" : ".png");
 }
 
 /* The first rank alone: the folder may be on its host only. */
 static tsr_status check_outputs(const job *j, tsr_engine *engine) {
     size_t n = j->latents ? 1 : j->request.n_images;
-    tsr_status status = TSR_OK;
-    for (size_t i = 0; i < n && status == TSR_OK && tsr_engine_rank(engine) == 0; i++) {
+    bool first = tsr_engine_rank(engine) == 0;
+    tsr_status status = first && j->options->grid ? tsr_output_check(engine, j->options->grid) : TSR_OK;
+    for (size_t i = 0; i < n && status == TSR_OK && first; i++) {
         char *name = cli_picture_name(j->output, i, n);
         status = tsr_output_check(engine, name);
         free(name);
@@ -94,6 +97,10 @@ static tsr_status save_pictures(const job *j, cli_session *session, const tsr_im
             cli_session_note(session, "saved %s: %" PRId64 " wide, %" PRId64 " high, seed %" PRIu64, name,
                              images->width, images->height, images->seeds[i]);
         free(name);
+    }
+    if (status == TSR_OK && j->options->grid) {
+        status = cli_grid_save(session->engine, images, j->options->grid);
+        if (status == TSR_OK) cli_session_note(session, "saved %s: all %zu", j->options->grid, images->n);
     }
     if (status == TSR_OK) cli_preview(session, images);
     return status;

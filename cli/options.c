@@ -40,6 +40,7 @@ typedef struct option {
 static const option table[] = {
     {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; out.safetensors)"},
     {'o', "output", TEXT, S, AT(output), 0, 0, "DIR", "the folder to write; replaced if it holds nothing but a saved model"},
+    {0, "grid", TEXT, G, AT(grid), 0, 0, "FILE", "all pictures in one PNG as well, small ones enlarged"},
     {0, "max-shard-size", SIZE, S, AT(max_shard_size), 1, INT64_C(1) << 53, "SIZE", "most bytes of weights in a file: 5GB (the default), 500MB, or a number of bytes"},
     {'H', "height", WHOLE, G | P | V, AT(height), 1, 65536, "N", "pixels (the model's own: 1024); rounded down to a multiple of 16"},
     {'W', "width", WHOLE, G | P | V, AT(width), 1, 65536, "N", "pixels (the model's own: 1024); rounded down to a multiple of 16"},

@@ -31,8 +31,8 @@ typedef struct cli_options {
     int64_t max_shard_size, memory_per_rank, bytes;              /* bytes; 0: not given */
     double guidance_scale;                                       /* -1: not given */
     double atol, rtol;                                           /* 0.001 */
-    const char *output, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh, *tp_plan,
-        *against, *mode, *rotate_method;
+    const char *output, *grid, *output_type, *dump, *prompt_file, *device, *dtype, *weights, *config, *inputs, *mesh,
+        *tp_plan, *against, *mode, *rotate_method;
     double *sigmas;
     size_t n_sigmas;
     uint64_t *seeds;

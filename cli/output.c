@@ -15,7 +15,7 @@ static size_t stem_length(const char *path) {
     return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
 }
 
-int cli_check_extension(const char *command, const char *path, const char *extension) {
+int cli_check_extension(const char *command, const char *option, const char *path, const char *extension) {
     struct stat at;
     if (cli_has_extension(path, extension)) return CLI_DONE;
     if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) return CLI_DONE;
@@ -23,7 +23,7 @@ int cli_check_extension(const char *command, const char *path, const char *exten
     if (n == 0) return cli_usage(command, "the name of the output is empty");
     if (path[n - 1] == '/')
         return cli_usage(command, "%s: the output must be a file with a name in %s", path, extension);
-    return cli_usage(command, "%s: Tessera writes %s files only; use -o '%.*s%s'", path, extension,
+    return cli_usage(command, "%s: Tessera writes %s files only; use %s '%.*s%s'", path, extension, option,
                      (int)stem_length(path), path, extension);
 }
 

@@ -2,22 +2,13 @@
 #ifndef CLI_PREVIEW_H
 #define CLI_PREVIEW_H
 
-#include "cli.h"
+#include "grid.h"
 
 typedef enum cli_graphics { CLI_NO_GRAPHICS, CLI_KITTY, CLI_ITERM2, CLI_SIXEL } cli_graphics;
-
-/* 8-bit RGB. */
-typedef struct cli_bitmap {
-    int64_t width, height;
-    uint8_t *rgb; /* [height, width, 3], free(3) */
-} cli_bitmap;
 
 /* Shows the pictures on stderr, the first six of many: where it is a terminal that can, and neither --no-show nor
  * --quiet forbids it. With --show: says so where it cannot. */
 void cli_preview(cli_session *session, const tsr_images *images);
-/* The pictures as one, side by side in rows of three. Each is at most 256 pixels long, of several 192; smaller ones are
- * enlarged by a whole factor as far as that allows. */
-cli_bitmap cli_preview_sheet(const tsr_images *images);
 
 /* ---- preview_terminal.c ---- */
 

@@ -43,6 +43,14 @@ draw old.png "$klein"
 same old.png plain.png
 find . -name ".tessera-*" | grep . && fail "a file written aside is left"
 
+name "all pictures in one: as they are from 192 pixels on, smaller ones enlarged, in a square"
+run "$TESSERA" generate "$klein" x "${tiny[@]}" -H 192 -W 176 --grid grid.png -o one.png
+same grid.png one.png
+run "$TESSERA" generate "$klein" x "${tiny[@]}" -n 5 --grid grid.png -o five.png
+[ "$(png_header grid.png)" = "592 392 8 2" ] || fail "grid of five: $(png_header grid.png)"
+[ -s five.4.png ] && grep -q 'saved grid.png: all 5' err || fail "$(cat err)"
+expect 1 'missing/grid.png: ' "$TESSERA" generate "$klein" x "${tiny[@]}" --grid missing/grid.png -o result/x.png
+
 name "case 30: nothing on stdout"
 run "$TESSERA" generate "$klein" x "${tiny[@]}" -o result/x.png
 [ -s out ] && fail "stdout: $(cat out)"

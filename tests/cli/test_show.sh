@@ -53,7 +53,7 @@ kitty_png kitty.png
 [ "$(png_header kitty.png)" = "192 256 8 2" ] || fail "header $(png_header kitty.png)"
 on_terminal TERM_PROGRAM=ghostty -- "${generate[@]}" -n 3
 kitty_png kitty.png
-[ "$(png_header kitty.png)" = "592 192 8 2" ] || fail "header of three $(png_header kitty.png)"
+[ "$(png_header kitty.png)" = "392 392 8 2" ] || fail "header of three $(png_header kitty.png)"
 
 name "it comes after the message, on a line of its own, and stdout is empty"
 on_terminal TERM=xterm-kitty -- sh -c "\"\$@\" > stdout" sh "${generate[@]}"

@@ -94,6 +94,8 @@ expect 2 "unknown measurement 'stp'" "$TESSERA" bench stp
 
 name "the output's name"
 expect 2 "x.jpg: Tessera writes .png files only; use -o 'x.png'" "${g[@]}" -o x.jpg
+expect 2 "x.jpg: Tessera writes .png files only; use --grid 'x.png'" "${g[@]}" --grid x.jpg
+expect 2 "--grid needs pictures" "${g[@]}" --grid x.png --output-type latent
 expect 2 "use -o 'a.b/x.png'" "${g[@]}" -o a.b/x
 expect 2 "use -o 'x.safetensors'" "${g[@]}" --output-type latent -o x.png
 expect 2 'must be a file' "${g[@]}" -o x/

@@ -84,21 +84,23 @@ static tsr_images pictures(size_t n, int64_t height, int64_t width, uint8_t *rgb
     return (tsr_images){.n = n, .height = height, .width = width, .pixels = rgb};
 }
 
+static cli_bitmap grid_of(const tsr_images *images) { return cli_grid(images, images->n, images->n == 1 ? 256 : 192); }
+
 static void test_sizes(void **state) {
     (void)state;
-    static const int64_t cases[][5] = {/* n, height, width, of the sheet: height, width */
+    static const int64_t cases[][5] = {/* n, height, width, of the grid: height, width */
                                        {1, 64, 64, 256, 256},   {1, 256, 256, 256, 256}, {1, 1024, 512, 256, 128},
                                        {1, 100, 60, 200, 120},  {1, 257, 256, 256, 255}, {1, 16, 8192, 1, 256},
-                                       {2, 64, 64, 192, 392},   {3, 128, 64, 128, 208},  {4, 256, 256, 392, 392},
-                                       {5, 512, 256, 392, 304}, {6, 64, 64, 392, 592},   {9, 64, 64, 392, 592}};
+                                       {2, 64, 64, 192, 392},   {3, 128, 64, 264, 136},  {4, 256, 256, 392, 392},
+                                       {5, 512, 256, 392, 304}, {6, 64, 64, 392, 592},   {9, 64, 64, 592, 592}};
     for (size_t i = 0; i < TSR__COUNT(cases); i++) {
         const int64_t *c = cases[i];
         uint8_t *rgb = calloc((size_t)(c[0] * c[1] * c[2]), 3);
         tsr_images images = pictures((size_t)c[0], c[1], c[2], rgb);
-        cli_bitmap sheet = cli_preview_sheet(&images);
-        assert_int_equal(sheet.height, c[3]);
-        assert_int_equal(sheet.width, c[4]);
-        free(sheet.rgb);
+        cli_bitmap grid = grid_of(&images);
+        assert_int_equal(grid.height, c[3]);
+        assert_int_equal(grid.width, c[4]);
+        free(grid.rgb);
         free(rgb);
     }
 }
@@ -108,35 +110,35 @@ static void test_mean_and_copies(void **state) {
     uint8_t *large = calloc(512 * 512, 3), two[6] = {10, 20, 30, 40, 50, 60};
     for (size_t i = 0; i < 512 * 512; i++) large[3 * i] = i % 2 ? 200 : 101; /* columns, finer than the preview */
     tsr_images images = pictures(1, 512, 512, large);
-    cli_bitmap sheet = cli_preview_sheet(&images);
+    cli_bitmap grid = grid_of(&images);
     for (size_t i = 0; i < 256 * 256; i++) {
-        assert_int_equal(sheet.rgb[3 * i], 151); /* 150.5 */
-        assert_int_equal(sheet.rgb[3 * i + 1], 0);
+        assert_int_equal(grid.rgb[3 * i], 151); /* 150.5 */
+        assert_int_equal(grid.rgb[3 * i + 1], 0);
     }
-    free(sheet.rgb);
+    free(grid.rgb);
     free(large);
     images = pictures(1, 1, 2, two);
-    sheet = cli_preview_sheet(&images);
-    assert_int_equal(sheet.width, 256);
-    assert_int_equal(sheet.height, 128);
-    for (size_t i = 0; i < 128 * 256; i++) assert_memory_equal(sheet.rgb + 3 * i, two + (i % 256 < 128 ? 0 : 3), 3);
-    free(sheet.rgb);
+    grid = grid_of(&images);
+    assert_int_equal(grid.width, 256);
+    assert_int_equal(grid.height, 128);
+    for (size_t i = 0; i < 128 * 256; i++) assert_memory_equal(grid.rgb + 3 * i, two + (i % 256 < 128 ? 0 : 3), 3);
+    free(grid.rgb);
 }
 
 /* Each of several is at its own place. */
-static void test_sheet(void **state) {
+static void test_grid(void **state) {
     (void)state;
     uint8_t rgb[6 * 3];
     for (int i = 0; i < 6; i++) memset(rgb + 3 * i, 40 * (i + 1), 3);
     tsr_images images = pictures(6, 1, 1, rgb);
-    cli_bitmap sheet = cli_preview_sheet(&images);
+    cli_bitmap grid = grid_of(&images);
     for (int64_t i = 0; i < 6; i++) {
         int64_t top = i / 3 * 200, left = i % 3 * 200;
-        assert_memory_equal(sheet.rgb + 3 * (top * sheet.width + left), rgb + 3 * i, 3);
-        assert_memory_equal(sheet.rgb + 3 * ((top + 191) * sheet.width + left + 191), rgb + 3 * i, 3);
+        assert_memory_equal(grid.rgb + 3 * (top * grid.width + left), rgb + 3 * i, 3);
+        assert_memory_equal(grid.rgb + 3 * ((top + 191) * grid.width + left + 191), rgb + 3 * i, 3);
     }
-    assert_int_equal(sheet.rgb[3 * 192], 0);
-    free(sheet.rgb);
+    assert_int_equal(grid.rgb[3 * 192], 0);
+    free(grid.rgb);
 }
 
 static void test_kitty_chunks(void **state) {
@@ -167,7 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_base64), cmocka_unit_test(test_answers),      cmocka_unit_test(test_sixel),
         cmocka_unit_test(test_dither), cmocka_unit_test(test_sizes),        cmocka_unit_test(test_mean_and_copies),
-        cmocka_unit_test(test_sheet),  cmocka_unit_test(test_kitty_chunks),
+        cmocka_unit_test(test_grid),   cmocka_unit_test(test_kitty_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
