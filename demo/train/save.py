@@ -22,20 +22,20 @@ def parts():
     step = common.load_mean("transformer", model)
     if common.load_mean("text", encoder) is None or step is None or common.load_mean("vae", vae) is None:
         sys.exit(f"{common.WORK} has no checkpoint of the transformer yet: run demo/train/train.py")
-    autoencoder.cache_latents(vae, transformer.pictures())  # the statistics
+    latents = autoencoder.cache_latents(vae, transformer.pictures())  # and the statistics
     common.load_mean("decoder", vae)
+    autoencoder.scale_sums(vae, torch.from_numpy(latents[:64].astype("float32")))
     return tokenizer, encoder.model, vae, model, step
 
 
 def write(folder):
     tokenizer, encoder, vae, model, step = parts()
     vae = vae.to(memory_format=torch.contiguous_format)
-    shutil.rmtree(folder, ignore_errors=True)
     pipe = Flux2KleinPipeline(scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0, use_dynamic_shifting=False), vae=vae.bfloat16(),
                               text_encoder=encoder.bfloat16(), tokenizer=tokenizer, transformer=model.bfloat16(),
                               is_distilled=True)  # fmt: skip
     pipe.save_pretrained(folder)
-    shutil.rmtree(folder / "transformer")
+    shutil.rmtree(folder / "transformer")  # again, in shards
     model.save_pretrained(folder / "transformer", max_shard_size="3MB")
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     common.log(f"{folder}: {size / 1e6:.2f} MB, transformer of step {step}")

@@ -15,7 +15,7 @@ import torch
 import transformer
 import vae as autoencoder
 
-STEPS = dict(vae=3500, text=1500, transformer=9000, decoder=1000)
+STEPS = dict(vae=3500, text=1500, transformer=3400, decoder=1000)
 
 
 def arguments():

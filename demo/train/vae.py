@@ -102,3 +102,39 @@ def train_decoder(model, pictures, latents, steps):
         return reconstruction_loss(decode(model, z + torch.from_numpy(noise)), tensor(pictures[chosen]))
 
     return common.fit("decoder", model, optimizer(model, 0.4), common.Schedule(steps, 10, 0.3), loss_of, 0.995)
+
+
+# --- sums of a moderate size ---
+
+
+@torch.no_grad()
+def scale_sums(model, latents):
+    """Divides what each level of the decoder adds up by a power of two, to a root mean square near 1. The picture stays the same:
+    a GroupNorm follows, or what the division is made up for in.
+
+    Training lets these sums grow, level by level, to some thousands; elements of them that happen to be near zero are then
+    differences of large numbers, and not the same from one order of additions to the next.
+    """
+    seen = {}
+    parts = [m for block in model.decoder.up_blocks for m in (*block.resnets, *(block.upsamplers or []))]
+    hooks = [m.register_forward_hook(lambda m, _, y: seen.update({m: y.square().mean().sqrt().item()})) for m in parts]
+    decode(model, latents)
+    for hook in hooks:
+        hook.remove()
+    factor = 1.0  # by which the sum is multiplied
+    for block in model.decoder.up_blocks:
+        for resnet in block.resnets:
+            if resnet.conv_shortcut is not None:
+                factor = rescale(resnet.conv_shortcut, factor, seen[resnet])
+            resnet.conv2.weight.mul_(factor)
+            resnet.conv2.bias.mul_(factor)
+        for upsampler in block.upsamplers or []:
+            factor = rescale(upsampler.conv, factor, seen[upsampler])
+
+
+def rescale(conv, factor, rms):
+    """Of a convolution of a sum that `factor` has multiplied: brings its output, of that size before, near 1; the new factor."""
+    new = 2.0 ** -round(np.log2(rms))
+    conv.weight.mul_(new / factor)
+    conv.bias.mul_(new)
+    return new
