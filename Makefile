@@ -1,4 +1,4 @@
-# `make demo` draws a picture, `make test` runs the tests; both install what is missing first (Debian).
+# `make demo` draws pictures, `make test` runs the tests; both install what is missing first (Debian).
 MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -9,8 +9,9 @@ LINT_PACKAGES = clang-tidy
 VALGRIND = valgrind
 
 TESSERA = build/release/tessera
-DEMO_MODEL = tests/fixtures/klein
-DEMO_PROMPT = A cat holding a sign that says hello world
+DEMO_MODEL = demo/emoji-klein
+DEMO = --prompt-file demo/prompts.txt --seed 42 --grid demo/out/sheet.png -o demo/out/picture.png
+MPIRUN = mpirun --oversubscribe $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 BENCH = --config bench/klein-4b.json --random-weights --tokens 1024 --text-tokens 512 \
         --num-layers 1 --num-single-layers 4 --dtype float32
 
@@ -27,13 +28,17 @@ lint: WANTED += $(LINT_PACKAGES)
 deps:
 	@sh cmake/install_packages.sh $(WANTED)
 
+# Six pictures on two ranks.
 demo: build
 	@mkdir -p demo/out
-	$(TESSERA) generate $(DEMO_MODEL) "$(DEMO_PROMPT)" --height 256 --width 256 --seed 42 -o demo/out/demo.png
+	$(TESSERA) generate $(DEMO_MODEL) --tp 2 $(DEMO)
 	@echo
-	@echo "The picture is demo/out/demo.png. It shows noise: $(DEMO_MODEL) is a tiny model with random weights."
-	@echo "With a trained FLUX.2 [klein] folder, and a prompt of your own:"
-	@echo '    $(TESSERA) generate FOLDER "a red fox beside a frozen lake" -o fox.png'
+	@cat -n demo/prompts.txt
+	@echo
+	@echo "The sheet is demo/out/sheet.png: these six prompts, drawn by two ranks (threads) of which each held half of the weights."
+	@echo "A prompt of your own (demo/emoji-klein/README.md says what the model knows), and the same sheet by two processes:"
+	@echo '    $(TESSERA) generate $(DEMO_MODEL) "a big panda in a meadow" --tp 2 -o panda.png'
+	@echo '    $(MPIRUN) -n 2 $(TESSERA) generate $(DEMO_MODEL) --tp 2 $(DEMO)'
 
 test: build
 	ctest --preset release -LE slow -j 2
@@ -42,7 +47,7 @@ test: build
 # threads under ThreadSanitizer.
 test-all: build
 	ctest --preset release -L slow --no-tests=ignore
-	valgrind --quiet --error-exitcode=1 --leak-check=full $(TESSERA) generate $(DEMO_MODEL) "a cat" --device ref \
+	valgrind --quiet --error-exitcode=1 --leak-check=full $(TESSERA) generate tests/fixtures/klein "a cat" --device ref \
 	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
