@@ -43,7 +43,7 @@ demo: build
 test: build
 	ctest --preset release -LE slow -j 2
 
-# The slow tests, a small picture under valgrind, everything once more under AddressSanitizer and UBSan, and ranks as
+# The slow tests, a small picture under valgrind, the others once more under AddressSanitizer and UBSan, and ranks as
 # threads under ThreadSanitizer.
 test-all: build
 	ctest --preset release -L slow --no-tests=ignore
@@ -51,7 +51,7 @@ test-all: build
 	    --height 16 --width 32 --steps 1 --max-sequence-length 16 --seed 1 --no-progress -o build/valgrind.png
 	cmake --preset asan
 	cmake --build --preset asan -j $(JOBS)
-	ctest --preset asan -LE lint -j 2
+	ctest --preset asan -LE 'lint|slow' -j 2
 	cmake --preset tsan
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan
