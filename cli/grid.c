@@ -6,15 +6,19 @@
 
 enum { GAP = 8 };
 
+static int64_t longer_side(const tsr_images *images) {
+    return images->height > images->width ? images->height : images->width;
+}
+
 /* Height and width of a picture in the grid; enlarged by whole factors alone, so that its pixels stay square. */
-static void fit(int64_t height, int64_t width, int64_t longest, int64_t out[2]) {
-    int64_t side = height > width ? height : width, times = longest, by = side;
+static void fit(const tsr_images *images, int64_t longest, int64_t out[2]) {
+    int64_t side = longer_side(images), times = longest, by = side;
     if (side <= longest) {
         times = longest / side;
         by = 1;
     }
-    out[0] = height * times >= by ? height * times / by : 1;
-    out[1] = width * times >= by ? width * times / by : 1;
+    out[0] = images->height * times >= by ? images->height * times / by : 1;
+    out[1] = images->width * times >= by ? images->width * times / by : 1;
 }
 
 /* The mean of rows y0 to y1 and columns x0 to x1 of a picture `width` wide. */
@@ -43,7 +47,7 @@ static void scale(const uint8_t *rgb, const tsr_images *images, const int64_t si
 
 cli_bitmap cli_grid(const tsr_images *images, size_t n, int64_t longest) {
     int64_t columns = (int64_t)ceil(sqrt((double)n)), rows = ((int64_t)n + columns - 1) / columns, size[2];
-    fit(images->height, images->width, longest, size);
+    fit(images, longest, size);
     cli_bitmap grid = {columns * (size[1] + GAP) - GAP, rows * (size[0] + GAP) - GAP, NULL};
     grid.rgb = cli_alloc((size_t)(grid.width * grid.height), 3);
     for (int64_t i = 0; i < (int64_t)n; i++) {
@@ -55,7 +59,7 @@ cli_bitmap cli_grid(const tsr_images *images, size_t n, int64_t longest) {
 }
 
 tsr_status cli_grid_save(tsr_engine *engine, const tsr_images *images, const char *path) {
-    int64_t side = images->height > images->width ? images->height : images->width;
+    int64_t side = longer_side(images);
     cli_bitmap grid = cli_grid(images, images->n, side > CLI_GRID_SIDE ? side : CLI_GRID_SIDE);
     tsr_images one = {.n = 1, .height = grid.height, .width = grid.width, .pixels = grid.rgb};
     tsr_status status = tsr_images_save(engine, &one, 0, path, NULL);

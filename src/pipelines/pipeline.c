@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "io/file.h"
-#include "tokenizers/tokenizer.h"
 
 #include <string.h>
 
@@ -37,14 +36,6 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
     return p->desc->read_index(p, index);
 }
 
-static tsr_status read_max_length(tsr_pipeline *p) {
-    char *folder = tsr__path_join(p->engine, p->folder, "tokenizer");
-    if (!folder) return TSR_NOMEM;
-    tsr_status status = tsr__tokenizer_max_length(p->engine, folder, &p->model_max_length);
-    tsr__free(p->engine, folder);
-    return status;
-}
-
 tsr_status tsr__pipeline_open_index(tsr_pipeline *p) {
     TSR__TRY(tsr__folder_check(p->engine, p->folder, "model_index.json"));
     char *path = tsr__path_join(p->engine, p->folder, "model_index.json");
@@ -55,7 +46,7 @@ tsr_status tsr__pipeline_open_index(tsr_pipeline *p) {
     if (status != TSR_OK) return status;
     status = read_index(p, &index);
     tsr__config_free(&index);
-    return status == TSR_OK ? read_max_length(p) : status;
+    return status;
 }
 
 static tsr_status open_model(tsr_pipeline *p, int role) {
@@ -89,6 +80,7 @@ static tsr_status open_rest(tsr_pipeline *p) {
     tsr_status status = tokenizer && scheduler ? TSR_OK : TSR_NOMEM;
     if (status == TSR_OK) status = tsr__flow_match_euler_from_config(p->engine, scheduler, &p->scheduler);
     if (status == TSR_OK) status = tsr_tokenizer_from_pretrained(p->engine, tokenizer, &p->tokenizer);
+    if (status == TSR_OK) p->model_max_length = tsr_tokenizer_model_max_length(p->tokenizer);
     tsr__free(p->engine, tokenizer);
     tsr__free(p->engine, scheduler);
     return status;

@@ -37,12 +37,12 @@ struct tsr_pipeline {
     tsr__layout layout;
     tsr__comm *encoder_comm; /* of the ranks that share the text encoder, the first ones; NULL: none or one */
     tsr_tokenizer *tokenizer;
-    int64_t model_max_length; /* its most tokens, known before it is loaded */
+    int64_t model_max_length; /* its most tokens; `plan` knows them without it */
     tsr__flow_match_euler scheduler;
 };
 
 extern const char *const tsr__role_folders[TSR__N_MODELS]; /* "transformer" */
-/* Reads model_index.json of p->folder: what a pipeline is, of which classes; and how long its prompts may be. Errors:
+/* Reads model_index.json of p->folder: what a pipeline is, of which classes. Errors:
  * IO, FORMAT, UNSUPPORTED. */
 TSR_NODISCARD tsr_status tsr__pipeline_open_index(tsr_pipeline *p);
 

@@ -3,6 +3,7 @@
 
 #include "io/file.h"
 #include "pipelines/pipeline.h"
+#include "tokenizers/tokenizer.h"
 
 #include <string.h>
 
@@ -96,10 +97,20 @@ static tsr_status open_model(tsr_pipeline *pipeline, tsr__role role) {
                      pipeline->folder, name, model->desc->class_name, wanted);
 }
 
+/* From its config alone: a folder need not have the tokenizer itself. */
+static tsr_status read_max_length(tsr_pipeline *pipeline) {
+    char *folder = tsr__path_join(pipeline->engine, pipeline->folder, "tokenizer");
+    if (!folder) return TSR_NOMEM;
+    tsr_status status = tsr__tokenizer_max_length(pipeline->engine, folder, &pipeline->model_max_length);
+    tsr__free(pipeline->engine, folder);
+    return status;
+}
+
 static tsr_status open_pipeline(tsr__planning *p, tsr_pipeline *pipeline) {
     const char *prompt = "";
     tsr_generate_options what = TSR_GENERATE_OPTIONS_INIT;
     TSR__TRY(tsr__pipeline_open_index(pipeline));
+    TSR__TRY(read_max_length(pipeline));
     for (int i = 0; i < TSR__N_MODELS; i++) TSR__TRY(open_model(pipeline, (tsr__role)i));
     for (int i = 0; i < TSR__N_MODELS; i++) pipeline->models[i]->dtype = pipeline->models[TSR__TEXT_ENCODER]->stored;
     take_tp_plan(p, pipeline->models[TSR__TRANSFORMER]);
