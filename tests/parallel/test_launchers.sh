@@ -5,13 +5,13 @@ set -u
 ranks=$TESSERA_TOOLS/tessera-ranks
 failed=0
 expect() { # NAME WANTED_STATUS(0|fail) WORDS COMMAND...
-    local name=$1 wanted=$2 words=$3 out status
+    local name=$1 wanted=$2 words=$3 begin=$SECONDS out status
     shift 3
     out=$(timeout 60 "$@" 2>&1)
     status=$?
     case $status in 0) status=ok ;; 124) status="no end" ;; *) status=fail ;; esac
-    if [ "$status" != "$wanted" ] || ! grep -qF -- "$words" <<<"$out"; then
-        echo "FAILED: $name ($status, wanted $wanted with \"$words\"):"
+    if [ "$status" != "$wanted" ] || ! grep -qF -- "$words" <<<"$out" || [ $((SECONDS - begin)) -gt $most ]; then
+        echo "FAILED: $name ($status after $((SECONDS - begin)) s of $most, wanted $wanted with \"$words\"):"
         echo "$out"
         failed=1
     fi
@@ -19,7 +19,9 @@ expect() { # NAME WANTED_STATUS(0|fail) WORDS COMMAND...
 }
 start=(mpirun --oversubscribe)
 
+most=60 # seconds
 expect "three ranks" ok "" "${start[@]}" -n 3 "$ranks" ok
+most=$((10 + SECONDS)) # beside what a start takes: 5 seconds and more where no name server answers
 expect "the number that is there" ok "" "${start[@]}" -n 3 "$ranks" --ranks 3 ok
 expect "another number" fail "ARG: 2 ranks are asked for, but mpirun of Open MPI started 3" "${start[@]}" -n 3 "$ranks" --ranks 2 ok
 expect "threads below mpirun -n 1" fail "2 ranks are asked for, but mpirun of Open MPI started 1" "${start[@]}" -n 1 "$ranks" --ranks 2 ok
