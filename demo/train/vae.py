@@ -109,8 +109,8 @@ def train_decoder(model, pictures, latents, steps):
 
 @torch.no_grad()
 def scale_sums(model, latents):
-    """Divides what each level of the decoder adds up by a power of two, to a root mean square near 1. The picture stays the same:
-    a GroupNorm follows, or what the division is made up for in.
+    """Divides what each level of the decoder adds up by a power of two, to a root mean square near 1. The picture stays the same but
+    for rounding: a GroupNorm follows, or a convolution that makes up for it.
 
     Training lets these sums grow, level by level, to some thousands; elements of them that happen to be near zero are then
     differences of large numbers, and not the same from one order of additions to the next.
