@@ -1,6 +1,7 @@
 #include "base/engine.h"
 
 #ifdef __GLIBC__
+#include <dlfcn.h>
 #include <malloc.h>
 #endif
 #include <sched.h>
@@ -134,10 +135,14 @@ void tsr__memory_peak_reset(tsr_engine *engine) {
     atomic_store(&engine->allocator.peak, atomic_load(&engine->allocator.current));
 }
 
-/* Under AddressSanitizer nothing is glibc's, and threads that trim at once would race to set its allocator up. */
+/* Where another allocator stands in for glibc's (a sanitizer's, a preloaded one), glibc's has nothing to give back, and
+ * threads that call it first at one time set it up twice, which ends the process. */
 void tsr__memory_trim(void) {
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-    (void)malloc_trim(0);
+#ifdef __GLIBC__
+    Dl_info with_malloc, with_trim;
+    if (dladdr((void *)malloc, &with_malloc) && dladdr((void *)malloc_trim, &with_trim) &&
+        with_malloc.dli_fbase == with_trim.dli_fbase)
+        (void)malloc_trim(0);
 #endif
 }
 
