@@ -82,36 +82,67 @@ static tsr_status unload_param(void *user, tsr__param *param) {
 
 /* --- weights that threads of one process share --- */
 
-static void borrow_nothing(tsr__module *own) {
-    for (tsr__param *p = own->params; p; p = p->next) p->view.data = NULL;
-    for (tsr__module *child = own->first_child; child; child = child->next) borrow_nothing(child);
+/* The last of the sharers frees them, so that none has to wait for another: one may have failed and never come. */
+struct tsr__shared_weights {
+    tsr__device
+        *device; /* that they are in: of the rank that loaded them. The engines of a launch outlive its bodies. */
+    atomic_int users;
+    size_t n;
+    void *data[]; /* [n], in the order of tsr__module_visit_params */
+};
+
+static tsr_status count_param(void *user, tsr__param *param) {
+    (void)param;
+    ++*(size_t *)user;
+    return TSR_OK;
 }
 
-/* Lets the weights below `own` be those of another tree of the same structure. */
-static void borrow(tsr__module *own, const tsr__module *from) {
-    const tsr__param *q = from->params;
-    for (tsr__param *p = own->params; p; p = p->next, q = q->next) p->view.data = q->view.data;
-    const tsr__module *other = from->first_child;
-    for (tsr__module *child = own->first_child; child; child = child->next, other = other->next) borrow(child, other);
+static tsr_status list_param(void *user, tsr__param *param) {
+    tsr__shared_weights *shared = user;
+    shared->data[shared->n++] = param->view.data;
+    return TSR_OK;
+}
+
+static tsr__shared_weights *list_weights(const tsr_model *model) {
+    size_t n = 0;
+    (void)!tsr__module_visit_params(model->self, count_param, &n);
+    tsr__shared_weights *shared = tsr__calloc(model->engine, 1, sizeof *shared + n * sizeof *shared->data);
+    if (!shared) return NULL;
+    shared->device = model->engine->device;
+    atomic_init(&shared->users, model->sharers->size);
+    (void)!tsr__module_visit_params(model->self, list_param, shared);
+    return shared;
+}
+
+static tsr_status borrow_param(void *user, tsr__param *param) {
+    void ***next = user;
+    param->view.data = *(*next)++;
+    return TSR_OK;
+}
+
+static tsr_status forget_param(void *user, tsr__param *param) {
+    (void)user;
+    param->view.data = NULL;
+    return TSR_OK;
 }
 
 bool tsr__model_borrows(const tsr_model *model) { return model->sharers && model->sharers->rank > 0; }
 
+/* A broadcast among threads ends on all of them alike, so that after it each is a user, or none. */
 tsr_status tsr__model_share(tsr_model *model) {
-    tsr_model *first = model;
     if (!model->sharers) return TSR_OK;
-    if (tsr__model_borrows(model)) (void)!tsr__module_visit_params(model->self, unload_param, model->engine->device);
-    TSR__TRY(tsr__broadcast(model->sharers, &first, sizeof first, 0));
-    if (first != model) borrow(model->self, first->self);
-    return TSR_OK;
-}
-
-/* The first of the sharers frees what all of them use, when all of them have come here. */
-static void end_sharing(tsr_model *model) {
-    float nothing = 0.0f;
-    if (!model->sharers) return;
-    (void)!tsr__all_reduce(model->sharers, &nothing, 1); /* it fails where another has ended, and uses nothing more */
-    if (tsr__model_borrows(model)) borrow_nothing(model->self);
+    bool borrows = tsr__model_borrows(model);
+    tsr__shared_weights *own = borrows ? NULL : list_weights(model), *shared = own;
+    if (borrows) (void)!tsr__module_visit_params(model->self, unload_param, model->engine->device);
+    tsr_status status = tsr__broadcast(model->sharers, (void *)&shared, sizeof shared, 0);
+    if (status != TSR_OK) {
+        tsr__free(model->engine, own);
+        return status;
+    }
+    model->shared = shared;
+    if (!shared) return borrows ? TSR_OK : TSR_NOMEM; /* the first says what was missing */
+    void **next = shared->data;
+    return borrows ? tsr__module_visit_params(model->self, borrow_param, (void *)&next) : TSR_OK;
 }
 
 /* --- loading --- */
@@ -125,6 +156,11 @@ tsr_status tsr__model_load(tsr_model *model) {
 
 void tsr__model_unload(tsr_model *model) {
     if (!model->loaded) return;
-    end_sharing(model);
-    model->loaded = tsr__module_visit_params(model->self, unload_param, model->engine->device) != TSR_OK;
+    tsr__shared_weights *shared = model->shared;
+    bool last = !shared || atomic_fetch_sub(&shared->users, 1) == 1;
+    tsr__device *device = shared ? shared->device : model->engine->device;
+    (void)!tsr__module_visit_params(model->self, last ? unload_param : forget_param, device);
+    if (last && shared) tsr__free(device->engine, shared);
+    model->shared = NULL;
+    model->loaded = false;
 }

@@ -63,6 +63,8 @@ const char *tsr__model_classes(char *text, size_t size);
 const char *tsr__model_classes_with_plan(char *text, size_t size);
 const char *tsr__model_classes_with_cp_plan(char *text, size_t size);
 
+typedef struct tsr__shared_weights tsr__shared_weights;
+
 struct tsr_model {
     tsr_engine *engine;
     const tsr_model_desc *desc;
@@ -79,9 +81,10 @@ struct tsr_model {
     tsr_tp_plan tp_plan;        /* the caller's choice; its rules are looked at when the tree is marked */
     bool marked;                /* with its plan */
     bool split, loaded;
-    tsr__comm *sharers;   /* threads of one process that hold the same weights, once: those of the first; NULL: none */
-    bool force;           /* go on although the memory check says no */
-    tsr_output_hook hook; /* of tsr_model_forward; NULL: none */
+    tsr__comm *sharers; /* threads of one process that hold the same weights, once: those of the first; NULL: none */
+    tsr__shared_weights *shared; /* theirs, once they are loaded */
+    bool force;                  /* go on although the memory check says no */
+    tsr_output_hook hook;        /* of tsr_model_forward; NULL: none */
     void *hook_user;
 };
 
@@ -100,17 +103,18 @@ tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
 /* Weights and sequence as the layout says. Before loading. Local. Errors: also UNSUPPORTED (a class without a context
  * plan), those of tsr__cp_apply. */
 TSR_NODISCARD tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout *layout);
-/* Undoes tsr__model_mark and tsr__model_split. No weight is in memory. Local. Errors: as opening. */
+/* Undoes tsr__model_mark and tsr__model_lay_out; weights in memory are whole still. Local. Errors: as opening. */
 TSR_NODISCARD tsr_status tsr__model_unsplit(tsr_model *model);
 /* The largest degree of at most `most` that the plan of a marked model allows. */
 int tsr__model_largest_degree(tsr_model *model, int most);
 
-/* Reads the weights, of a split model only this rank's parts; reports progress. Then releases them again. */
+/* Reads the weights, of a split model only this rank's parts; reports progress. Collective over model->sharers. */
 TSR_NODISCARD tsr_status tsr__model_load(tsr_model *model);
+/* Releases them again; those that are shared go with their last user. Local. */
 void tsr__model_unload(tsr_model *model);
-/* Collective over model->sharers, as tsr__model_load and tsr__model_unload are: the weights of all become those of the
- * first. Does this rank use another's? */
+/* The weights of all sharers become those of the first. Collective over model->sharers. */
 TSR_NODISCARD tsr_status tsr__model_share(tsr_model *model);
+/* Does this rank use another's? */
 bool tsr__model_borrows(const tsr_model *model);
 /* Cuts the weights of a model that was loaded whole and then split. After a failure it can only be destroyed. Local. */
 TSR_NODISCARD tsr_status tsr__model_keep_part(tsr_model *model);

@@ -130,38 +130,58 @@ static tsr_status check_unsplit(const tsr_model *model, bool weights_already_sha
     return TSR_OK;
 }
 
-/* The layout of a model that is open; one that was refused leaves nothing behind. */
-static tsr_status spread(tsr_model *model, const tsr_parallel_config *config, bool weights_already_sharded) {
+/* As before the model was laid out, with its weights whole. */
+static void take_back(tsr_model *model, const tsr_tp_plan *tp_plan, const tsr_cp_plan *cp_plan) {
+    (void)!tsr__model_unsplit(model);
+    tsr__layout_close(&model->layout);
+    model->tp_plan = *tp_plan;
+    model->cp_plan = cp_plan;
+}
+
+/* Lays out a model that is open; a refusal leaves it as it was. */
+static tsr_status lay_out(tsr_model *model, const tsr_parallel_config *config, const tsr_cp_plan *cp_plan) {
+    const tsr_tp_plan tp_plan_before = model->tp_plan;
+    const tsr_cp_plan *cp_plan_before = model->cp_plan;
+    tsr__layout_close(&model->layout); /* of one rank, which splits nothing */
+    TSR__TRY(tsr__layout_open(model->engine, config, &model->layout));
+    if (config->tp_plan) model->tp_plan = *config->tp_plan;
+    if (cp_plan) model->cp_plan = cp_plan;
+    tsr_status status = tsr_status_agree(model->engine, tsr__model_lay_out(model, &model->layout));
+    if (status != TSR_OK) take_back(model, &tp_plan_before, cp_plan_before);
+    return status;
+}
+
+static tsr_status spread(tsr_model *model, const tsr_parallel_config *config, const tsr_cp_plan *cp_plan,
+                         bool weights_already_sharded) {
     tsr_engine *engine = model->engine;
     TSR__TRY(tsr_status_agree(engine, check_unsplit(model, weights_already_sharded)));
-    TSR__TRY(tsr__layout_open(engine, config, &model->layout));
-    tsr_status status = tsr_status_agree(engine, tsr__model_lay_out(model, &model->layout));
-    bool whole = status == TSR_OK && !weights_already_sharded;
-    if (whole) status = tsr_status_agree(engine, tsr__model_keep_part(model));
-    if (status != TSR_OK) model->sharers = NULL; /* each rank still has weights of its own */
-    if (status != TSR_OK && !model->split) tsr__layout_close(&model->layout);
-    return status == TSR_OK && whole ? tsr_status_agree(engine, tsr__model_share(model)) : status;
+    TSR__TRY(lay_out(model, config, cp_plan));
+    if (weights_already_sharded) return TSR_OK;
+    tsr_status status = tsr_status_agree(engine, tsr__model_keep_part(model));
+    if (status != TSR_OK) {
+        model->sharers = NULL; /* each rank still has weights of its own */
+        return status;
+    }
+    return tsr_status_agree(engine, tsr__model_share(model));
 }
 
 tsr_status tsr_apply_tensor_parallel(tsr_model *model, const tsr_tensor_parallel_config *config,
                                      const tsr_tp_plan *plan, bool weights_already_sharded) {
     tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
     parallel.tensor_parallel = config;
-    if (plan) model->tp_plan = *plan;
-    return spread(model, &parallel, weights_already_sharded);
+    parallel.tp_plan = plan;
+    return spread(model, &parallel, NULL, weights_already_sharded);
 }
 
 tsr_status tsr_apply_context_parallel(tsr_model *model, const tsr_context_parallel_config *config,
                                       const tsr_cp_plan *plan) {
     tsr_parallel_config parallel = TSR_PARALLEL_CONFIG_INIT;
     parallel.context_parallel = config;
-    model->cp_plan = plan;
-    return spread(model, &parallel, !model->loaded);
+    return spread(model, &parallel, plan, !model->loaded);
 }
 
 tsr_status tsr_model_enable_parallelism(tsr_model *model, const tsr_parallel_config *config) {
     tsr_parallel_config given = TSR_PARALLEL_CONFIG_INIT;
     tsr__take_options(&given, sizeof given, config);
-    if (given.tp_plan) model->tp_plan = *given.tp_plan;
-    return spread(model, &given, false);
+    return spread(model, &given, NULL, false);
 }

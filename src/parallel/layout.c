@@ -24,6 +24,8 @@ static tsr_status take(tsr_engine *engine, const tsr_parallel_config *config, co
     c.mesh = c.has_cp ? c.cp.mesh : c.tp.mesh;
     if (c.has_cp && c.has_tp && c.tp.mesh != c.cp.mesh)
         return tsr__fail(engine, TSR_ARG, "tensor and context parallelism must be given the same mesh");
+    if (c.has_tp && c.tp.mesh && !tsr__mesh_has(c.tp.mesh, "tp"))
+        return tsr__fail(engine, TSR_ARG, "the mesh has no axis \"tp\", which tensor parallelism needs");
     if (c.has_cp) TSR__TRY(tsr__context_config_check(engine, &c.cp));
     *out = c;
     return TSR_OK;

@@ -121,7 +121,7 @@ static tsr_status load_part(tsr__flux2_call *c, const phase *ph) {
     return ph->load(c);
 }
 
-/* Loads a component, runs its phase and releases it with its activations. */
+/* Loads a component, runs its phase and releases it with its activations, before any rank loads the next. */
 static tsr_status run_phase(tsr__flux2_call *c, const phase *ph) {
     tsr__rank_phase(c->engine, c->p->models[ph->role]->component);
     tsr_status status = tsr_status_agree(c->engine, load_part(c, ph));
@@ -129,7 +129,7 @@ static tsr_status run_phase(tsr__flux2_call *c, const phase *ph) {
     if (!c->p->borrowed[ph->role]) tsr__model_unload(c->p->models[ph->role]);
     tsr__exec_destroy(c->exec[ph->role]);
     c->exec[ph->role] = NULL;
-    return status;
+    return tsr_status_agree(c->engine, status);
 }
 
 static tsr_status draw(tsr__flux2_call *c) {

@@ -1,6 +1,7 @@
 /* Launches of ranks as threads: ranks that leave early, refusals, results. */
 #include "comm/comm.h"
 #include "support.h"
+#include "transformer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,11 +226,43 @@ static void launchers(void **state) {
     assert_non_null(strstr(tsr_mpi_version(), "MPI"));
 }
 
+/* A rank that ends by itself, its model destroyed: the others, who may use its weights, neither wait nor read what is
+ * gone. Two models, so that the order in which they are destroyed differs too. */
+static tsr_status sharing_body(tsr_engine *engine, void *user) {
+    static _Thread_local float out[RANK_FLOATS];
+    const int leaver = *(const int *)user;
+    tsr_context_parallel_config context = TSR_CONTEXT_PARALLEL_CONFIG_INIT;
+    tsr_model *models[2] = {NULL, NULL};
+    size_t n = 0;
+    context.ring_degree = tsr_engine_size(engine);
+    context.ring_anything = true;
+    tsr_status status = TSR_OK;
+    for (int i = 0; i < 2 && status == TSR_OK; i++)
+        status = rank_open_part(engine, "transformer", TSR_PARALLEL(&context), false, &models[i]);
+    if (status == TSR_OK && tsr_engine_rank(engine) == leaver) status = tsr__fail(engine, TSR_IO, "the disk is full");
+    if (status == TSR_OK) status = rank_forward(engine, models[0], false, out, &n);
+    for (int i = 0; i < 2; i++) tsr_model_destroy(models[(i + tsr_engine_rank(engine)) % 2]);
+    return status;
+}
+
+static void a_sharer_leaves(void **state) {
+    (void)state;
+    tsr_engine_options options = TSR_ENGINE_OPTIONS_INIT;
+    char message[TSR__MESSAGE_BYTES];
+    options.device = "ref";
+    for (int n = 2; n <= 4; n++)
+        for (int leaver = -1; leaver < n; leaver++) {
+            assert_int_equal(tsr_launch(&options, n, sharing_body, &leaver, message, sizeof message),
+                             leaver < 0 ? TSR_OK : TSR_IO);
+            if (leaver >= 0) assert_non_null(strstr(message, "the disk is full"));
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launchers),          cmocka_unit_test(results),
         cmocka_unit_test(refusals),           cmocka_unit_test(a_rank_leaves),
-        cmocka_unit_test(other_groups_go_on),
+        cmocka_unit_test(other_groups_go_on), cmocka_unit_test(a_sharer_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

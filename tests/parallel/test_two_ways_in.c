@@ -3,6 +3,7 @@
 #include "ranks.h"
 #include "transformer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +136,61 @@ static tsr_status misuse_is_refused(tsr_engine *engine, void *user) {
     return status;
 }
 
+/* Refusals of a model whose weights are in memory: by the plan's last rule, after the others have marked the tree, by
+ * the mesh, and by a rank that has no memory (before anything is cut, or the model is lost). */
+static tsr_status refuse_all(tsr_engine *engine, tsr_model *model) {
+    static const tsr_tp_rule rules[] = {{"transformer_blocks.*.attn.to_q", TSR_COLWISE, {0}},
+                                        {"no.such.module", TSR_COLWISE, {0}}};
+    const tsr_tp_plan misnamed = {TSR_TP_PLAN_RULES, rules, TSR__COUNT(rules)};
+    const int size = tsr_engine_size(engine);
+    const char *const axis = "tensor";
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tsr_device_mesh *mesh = NULL;
+    tp.tp_degree = size;
+    TSR__TRY(expect(engine, tsr_apply_tensor_parallel(model, &tp, &misnamed, false), TSR_ARG, "matches no module"));
+    TSR__TRY(tsr_device_mesh_create(engine, &size, &axis, 1, &mesh));
+    tp.mesh = mesh;
+    tsr_status status = tsr_apply_tensor_parallel(model, &tp, NULL, false);
+    tsr_device_mesh_destroy(mesh);
+    TSR__TRY(expect(engine, status, TSR_ARG, "no axis \"tp\""));
+    tp.mesh = NULL;
+    if (tsr_engine_rank(engine) == size - 1)
+        atomic_store(&engine->allocator.fail_at, atomic_load(&engine->allocator.count));
+    status = tsr_apply_tensor_parallel(model, &tp, NULL, false);
+    atomic_store(&engine->allocator.fail_at, -1);
+    return expect(engine, status, TSR_NOMEM, "no memory for");
+}
+
+static tsr_status check_after_refusals(tsr_engine *engine, tsr_model *model) {
+    static _Thread_local float before[RANK_FLOATS], after[RANK_FLOATS];
+    size_t n = 0, m = 0;
+    tsr_tensor_parallel_config tp = TSR_TENSOR_PARALLEL_CONFIG_INIT;
+    tp.tp_degree = tsr_engine_size(engine);
+    TSR__TRY(rank_forward(engine, model, false, before, &n));
+    TSR__TRY(refuse_all(engine, model));
+    TSR__TRY(rank_forward(engine, model, false, after, &m));
+    RANK_CHECK(engine, m == n && memcmp(before, after, n * sizeof *before) == 0);
+    TSR__TRY(tsr_apply_tensor_parallel(model, &tp, NULL, false));
+    TSR__TRY(rank_forward(engine, model, false, after, &m));
+    RANK_CHECK(engine, m == n && model->split == (tp.tp_degree > 1));
+    for (size_t i = 0; i < n; i++) RANK_CHECK(engine, fabsf(after[i] - before[i]) <= 2e-5f * (1.0f + fabsf(before[i])));
+    return TSR_OK;
+}
+
+static tsr_status a_refusal_changes_nothing(tsr_engine *engine, void *user) {
+    (void)user;
+    tsr_model *model = NULL;
+    if (tsr_engine_size(engine) == 1) return TSR_OK;
+    TSR__TRY(tsr_status_agree(engine, TSR_OK)); /* all have released what the last test had */
+    size_t before = tsr_engine_memory_current(engine);
+    TSR__TRY(rank_open_part(engine, "transformer", NULL, false, &model));
+    tsr_status status = check_after_refusals(engine, model);
+    tsr_model_destroy(model);
+    TSR__TRY(tsr_status_agree(engine, status));
+    RANK_CHECK(engine, tsr_engine_memory_current(engine) == before);
+    return TSR_OK;
+}
+
 static tsr_status arguments_are_refused_by_name(tsr_engine *engine, void *user) {
     (void)user;
     static const struct {
@@ -188,6 +244,7 @@ int main(int argc, char **argv) {
                                       {"a_sequence_shares_weights", a_sequence_shares_weights},
                                       {"a_mesh_overrides_the_degree", a_mesh_overrides_the_degree},
                                       {"misuse_is_refused", misuse_is_refused},
+                                      {"a_refusal_changes_nothing", a_refusal_changes_nothing},
                                       {"arguments_are_refused_by_name", arguments_are_refused_by_name}};
     return rank_tests_run(rank_test_count(argc, argv), tests, TSR__COUNT(tests));
 }
