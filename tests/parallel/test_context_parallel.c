@@ -35,10 +35,15 @@ static const layout_row layouts[] = {
 };
 /* clang-format on */
 
-static int size_of(const layout_row *row, const char *name) {
+/* 0: it has no such axis. */
+static int axis_size(const layout_row *row, const char *name) {
     for (int i = 0; i < RANK_AXES && row->mesh[i].name; i++)
         if (strcmp(row->mesh[i].name, name) == 0) return row->mesh[i].size;
-    return 1;
+    return 0;
+}
+static int size_of(const layout_row *row, const char *name) {
+    int size = axis_size(row, name);
+    return size ? size : 1;
 }
 
 typedef enum way { STREAMED, ENABLED, APPLIED, N_WAYS } way;
@@ -87,7 +92,7 @@ static tsr_status compare_ways(tsr_engine *engine, const layout_row *row, const 
     cp.ring_anything = row->anything && size_of(row, "ring") > 1;
     cp.ulysses_anything = row->anything && size_of(row, "ulysses") > 1;
     config.context_parallel = &cp;
-    config.tensor_parallel = row->replicas ? NULL : &tp;
+    config.tensor_parallel = row->replicas || !axis_size(row, "tp") ? NULL : &tp;
     bool alone = row->replicas || size_of(row, "tp") == 1; /* a context config suffices */
     for (int method = 0; method < (size_of(row, "ring") > 1 ? TSR_N_ROTATE_METHODS : 1); method++) {
         cp.rotate_method = (tsr_rotate_method)method;
