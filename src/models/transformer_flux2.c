@@ -162,12 +162,16 @@ static void read_config(flux2 *self, tsr__config *c) {
     self->eps = tsr__config_double(c, "eps", 1e-6, 0.0, 1.0);
     self->guidance_embeds = tsr__config_bool(c, "guidance_embeds", true);
     int axes = tsr__config_ints(c, "axes_dims_rope", self->axes_dims_rope, TSR__MAX_ROPE_AXES, 2, 4096);
-    int64_t rotated = 0;
-    for (int i = 0; i < 4; i++) rotated += axes ? self->axes_dims_rope[i] : (self->axes_dims_rope[i] = 32);
-    if (c->status == TSR_OK && rotated != self->head_dim)
+    int64_t rotated = 0, odd = 0;
+    for (int i = 0; i < TSR__MAX_ROPE_AXES; i++) {
+        rotated += axes ? self->axes_dims_rope[i] : (self->axes_dims_rope[i] = 32);
+        odd += self->axes_dims_rope[i] % 2;
+    }
+    if (c->status == TSR_OK && (rotated != self->head_dim || odd))
         c->status = tsr__fail(c->engine, TSR_FORMAT,
-                              "%s: axes_dims_rope adds up to %lld channels, but attention_head_dim is %lld", c->path,
-                              (long long)rotated, (long long)self->head_dim);
+                              "%s: axes_dims_rope must be even numbers that add up to attention_head_dim, %lld; they "
+                              "add up to %lld, %lld of them odd",
+                              c->path, (long long)self->head_dim, (long long)rotated, (long long)odd);
     if (c->status == TSR_OK && tsr__config_int(c, "patch_size", 1, 1, 1 << 10) != 1)
         c->status =
             tsr__fail(c->engine, TSR_UNSUPPORTED, "%s: patch_size is not 1, which no released model has", c->path);

@@ -66,6 +66,8 @@ for edit in 's/"num_layers": 2/"num_layers": 1000000000/' 's/"num_layers": 2/"nu
     cmp -s m/transformer/config.json "$klein/transformer/config.json" && fail "no edit: $edit"
     refuse 'transformer' m
 done
+change transformer/config.json '/axes_dims_rope/ { n; s/4/5/; n; s/4/3/ }'
+refuse 'transformer/config.json: axes_dims_rope .*even.* 16, 2 of them odd' m
 for edit in 's/"vocab_size": 704/"vocab_size": 9000000000000000000/' 's/"hidden_size": 24/"hidden_size": 0/' \
     's/"num_key_value_heads": 2/"num_key_value_heads": 3/'; do
     change text_encoder/config.json "$edit"

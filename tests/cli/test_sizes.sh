@@ -27,6 +27,9 @@ name "case 21: sizes of no token"
 expect 1 'height 8.*16' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 8 -W 8 -o result/out.png
 expect 1 'width 15.*16' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 16 -W 15 -o result/out.png
 
+name "the largest size"
+expect 1 'memory' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 65536 -W 65536 -o result/out.png
+
 name "case 21: sizes that are wrong usage"
 for value in 0 -16 100000; do
     expect 2 "--height" "$TESSERA" generate "$klein" x "${tiny[@]}" -H $value -o result/out.png

@@ -29,6 +29,7 @@ static dnnl_status_t describe(conv *c) {
     dnnl_dims_t out = {x[0], w[0], x[1], x[2]}, bias = {w[0]}, strides = {1, 1}, pad = {w[2] / 2, w[3] / 2};
     dnnl_memory_desc_t any;
     dnnl_convolution_desc_t desc;
+    if (x[1] * x[2] > INT32_MAX) return dnnl_unimplemented; /* oneDNN 2.6 counts pixels in an int, and divides by it */
     dnnl_primitive_attr_t attributes = tsr__dnnl_attributes();
     if (!attributes) return dnnl_out_of_memory;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&c->image, 4, image, c->type, dnnl_nhwc);
