@@ -1,5 +1,8 @@
 #include "comm/launch.h"
 
+#include "device/device.h"
+
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +74,19 @@ static tsr_status launch_alone(const tsr__launch *launch) {
     return status;
 }
 
+/* The caller's thread gets back the cores that it had. */
+static tsr_status launch_on_all_cores(const tsr__launch *launch) {
+    const tsr__device_ops *device = tsr__device_find(launch->options.device);
+    cpu_set_t before;
+    bool known = sched_getaffinity(0, sizeof before, &before) == 0;
+    if (device && device->free_cores) device->free_cores();
+    tsr_status status = tsr_launcher_size() > 0 ? tsr__mpi_launch(launch)
+                        : launch->n_ranks <= 1  ? launch_alone(launch)
+                                                : tsr__threads_launch(launch);
+    if (known) (void)sched_setaffinity(0, sizeof before, &before);
+    return status;
+}
+
 tsr_status tsr_launch(const tsr_engine_options *options, int n_ranks, tsr_rank_body body, void *user, char *message,
                       size_t message_bytes) {
     tsr__launch launch = {TSR_ENGINE_OPTIONS_INIT, n_ranks, body, user, message, message_bytes};
@@ -83,6 +99,5 @@ tsr_status tsr_launch(const tsr_engine_options *options, int n_ranks, tsr_rank_b
     if (launch.options.threads < 0)
         return tsr__launch_say(&launch, TSR_ARG, "%d threads are asked for; give 0 for all cores",
                                launch.options.threads);
-    if (tsr_launcher_size() > 0) return tsr__mpi_launch(&launch);
-    return n_ranks <= 1 ? launch_alone(&launch) : tsr__threads_launch(&launch);
+    return launch_on_all_cores(&launch);
 }

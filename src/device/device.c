@@ -12,13 +12,14 @@ const char *tsr__op_name(tsr__op_kind kind) {
 }
 
 const tsr__device_ops *tsr__device_find(const char *name) {
+    /* the first is the default */
     static const tsr__device_ops *const all[] = {
 #ifndef TSR__NO_CPU_DEVICE
         &tsr__device_cpu,
 #endif
         &tsr__device_ref, &tsr__device_meta};
     for (size_t i = 0; i < TSR__COUNT(all); i++)
-        if (strcmp(name, all[i]->name) == 0) return all[i];
+        if (!name || strcmp(name, all[i]->name) == 0) return all[i];
     return NULL;
 }
 

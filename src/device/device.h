@@ -141,6 +141,9 @@ typedef struct tsr__device tsr__device;
 
 typedef struct tsr__device_ops {
     const char *name;
+    /* Lets the calling thread run on all cores of the process again, where the device's runtime has bound it to fewer
+     * before main. NULL: no runtime does. */
+    void (*free_cores)(void);
     tsr_status (*create)(tsr_engine *engine, tsr__device *device); /* fills state and description */
     void (*destroy)(tsr__device *device);
     void *(*alloc)(tsr__device *device, size_t bytes); /* NULL on failure, message set */
@@ -172,7 +175,7 @@ extern const tsr__device_ops tsr__device_meta, tsr__device_ref, tsr__device_cpu;
 TSR_NODISCARD tsr_status tsr__device_create(tsr_engine *engine, const tsr__device_ops *ops, int threads,
                                             tsr__device **out);
 void tsr__device_destroy(tsr__device *device);
-/* The table of that name ("meta", "ref", "cpu") or NULL. */
+/* The table of that name ("meta", "ref", "cpu") or NULL. name NULL: the default. */
 const tsr__device_ops *tsr__device_find(const char *name);
 const char *tsr__op_name(tsr__op_kind kind);
 

@@ -1,19 +1,9 @@
 /* An engine owns a device, so it is made here and not in base. */
 #include "device/device.h"
 
-#include <string.h>
-
-#ifdef TSR__NO_CPU_DEVICE
-static const char default_device[] = "ref";
-#else
-static const char default_device[] = "cpu";
-#endif
-
 tsr_status tsr_engine_create(const tsr_engine_options *options, tsr_engine **out) {
     tsr_engine_options given = TSR_ENGINE_OPTIONS_INIT;
-    given.device = default_device;
     tsr__take_options(&given, sizeof given, options);
-    if (!given.device) given.device = default_device;
     const tsr__device_ops *ops = tsr__device_find(given.device);
     if (!ops || given.threads < 0) return TSR_ARG;
     tsr_engine bootstrap = {.options = given, .size = 1};

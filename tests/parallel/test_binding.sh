@@ -35,13 +35,21 @@ out=$(mpirun -n 1 --bind-to none taskset -c "${allowed[0]}" "$ranks" --device $d
 out=$(taskset -c "${allowed[0]}" "$ranks" --ranks 1 cores)
 [ "$(cores 0 "$out")" = "${allowed[0]}" ] || complain "taskset is respected" "$out"
 
-for start in "mpirun -n 2 --oversubscribe" "mpirun -n 2 --bind-to none --oversubscribe" "threads"; do
-    if [ "$start" = threads ]; then out=$("$ranks" --ranks 2 --device $device cores); else
-        out=$($start "$ranks" --device $device cores); fi
-    [ "$n" -lt 2 ] || disjoint "$(cores 0 "$out")" "$(cores 1 "$out")" || complain "$start: two ranks share no core" "$out"
-    [ "$n" -lt 2 ] || [ $device = ref ] || [ "$(grep -c " threads $((n / 2))$" <<<"$out")" = 2 ] ||
-        complain "$start: two ranks have $((n / 2)) threads each" "$out"
+# OpenMP's own binding, too: it would have bound every rank to the first core.
+for bind in false true; do
+    export OMP_PROC_BIND=$bind
+    for start in "mpirun -n 2 --oversubscribe" "mpirun -n 2 --bind-to none --oversubscribe" "threads"; do
+        if [ "$start" = threads ]; then out=$("$ranks" --ranks 2 --device $device cores); else
+            out=$($start "$ranks" --device $device cores); fi
+        what="$start, OMP_PROC_BIND=$bind"
+        [ "$n" -lt 2 ] || disjoint "$(cores 0 "$out")" "$(cores 1 "$out")" || complain "$what: two ranks share no core" "$out"
+        [ "$n" -lt 2 ] || [ $device = ref ] || [ "$(grep -c " threads $((n / 2))$" <<<"$out")" = 2 ] ||
+            complain "$what: two ranks have $((n / 2)) threads each" "$out"
+    done
+    out=$("$ranks" --ranks 1 --device $device cores)
+    [ $device = ref ] || grep -q " threads $n$" <<<"$out" || complain "OMP_PROC_BIND=$bind: one rank computes on $n threads" "$out"
 done
+unset OMP_PROC_BIND
 
 # More ranks than cores: one thread each, on all cores.
 out=$("$ranks" --ranks $((n + 1)) --device $device cores)

@@ -154,9 +154,8 @@ static tsr_status check(const process *p) {
                            p->size, wanted);
 }
 
-static tsr_status in_world(const tsr__launch *launch) {
+static tsr_status run_process(const tsr__launch *launch) {
     process p = {.launch = launch, .ending = MPI_COMM_NULL};
-    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &p.size);
     TSR__TRY(check(&p));
@@ -166,17 +165,32 @@ static tsr_status in_world(const tsr__launch *launch) {
     return status;
 }
 
+/* MPI may be the host program's, and so are its errors afterwards. */
+static tsr_status in_world(const tsr__launch *launch) {
+    MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+    (void)MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    tsr_status status = run_process(launch);
+    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+    (void)MPI_Errhandler_free(&before);
+    return status;
+}
+
 tsr_status tsr__mpi_launch(const tsr__launch *launch) {
     int begun = 0, ended = 0, provided = MPI_THREAD_FUNNELED;
     (void)MPI_Finalized(&ended);
     if (ended)
         return tsr__launch_say(launch, TSR_COMM, "MPI has ended in this process and cannot begin again: launch once");
     (void)MPI_Initialized(&begun);
+    if (begun) (void)MPI_Query_thread(&provided);
     if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return tsr__launch_say(launch, TSR_COMM, "MPI (%s) could not begin", tsr_mpi_version());
-    tsr_status status = provided >= MPI_THREAD_FUNNELED
-                            ? in_world(launch)
-                            : tsr__launch_say(launch, TSR_COMM, "MPI (%s) does not allow threads", tsr_mpi_version());
+    tsr_status status =
+        provided >= MPI_THREAD_FUNNELED
+            ? in_world(launch)
+            : tsr__launch_say(launch, TSR_COMM,
+                              "MPI (%s) does not allow threads; it must begin with MPI_THREAD_FUNNELED or more",
+                              tsr_mpi_version());
     if (!begun) (void)MPI_Finalize();
     if (status != TSR_OK && tsr_launcher_rank() > 0) (void)usleep(FIRST_SPEAKS_MS * 1000);
     return status;

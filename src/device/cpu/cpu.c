@@ -98,19 +98,35 @@ static sigset_t handlers_held_back(void) {
     return held;
 }
 
+/* OpenMP that is told to bind threads (OMP_PROC_BIND, OMP_PLACES) binds the one that loads it to the first place, from
+ * which all others would inherit that. */
+static void free_cores(void) {
+    cpu_set_t all;
+    int ids[CPU_SETSIZE];
+    CPU_ZERO(&all);
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        int n = omp_get_place_num_procs(place);
+        if (n <= CPU_SETSIZE) omp_get_place_proc_ids(place, ids);
+        for (int i = 0; i < n && n <= CPU_SETSIZE; i++) CPU_SET((size_t)ids[i], &all);
+    }
+    if (CPU_COUNT(&all) > 0) (void)sched_setaffinity(0, sizeof all, &all); /* failure only costs speed */
+}
+
 /* The workers of the team: no signals (for good: they only compute), and a core each if all cores are ours. The caller
  * finds the core that is left and keeps its mask, which later threads of the process inherit. Failure only costs speed.
- * Fewer threads than cores stay free: another rank may have the same cores. */
+ * Fewer threads than cores stay free: another rank may have the same cores. What OpenMP was told to bind it has bound
+ * by now, the threads of every rank to the same places. */
 static void start_threads(tsr__device *device) {
     tsr__cpu *cpu = tsr__cpu_of(device);
     sigset_t held = handlers_held_back();
-    cpu->bound = device->threads > 1 && device->threads == CPU_COUNT(&cpu->allowed) &&
-                 omp_get_proc_bind() == omp_proc_bind_false;
+    int cores = CPU_COUNT(&cpu->allowed);
+    cpu->bound = device->threads > 1 && device->threads == cores;
 #pragma omp parallel num_threads(device->threads)
-    if (omp_get_thread_num() > 0) {
-        cpu_set_t own = core(&cpu->allowed, omp_get_thread_num());
-        (void)pthread_sigmask(SIG_BLOCK, &held, NULL);
-        if (cpu->bound) (void)pthread_setaffinity_np(pthread_self(), sizeof own, &own);
+    {
+        int i = omp_get_thread_num();
+        cpu_set_t own = i > 0 && cpu->bound ? core(&cpu->allowed, i) : cpu->allowed;
+        if (i > 0) (void)pthread_sigmask(SIG_BLOCK, &held, NULL);
+        if (device->threads <= cores) (void)pthread_setaffinity_np(pthread_self(), sizeof own, &own);
     }
 }
 
@@ -135,6 +151,7 @@ static tsr_status cpu_create(tsr_engine *engine, tsr__device *device) {
                          MAX_THREADS);
     tsr__cpu *cpu = device->state = tsr__calloc(engine, 1, sizeof *cpu);
     if (!cpu) return TSR_NOMEM;
+    if (device->threads == 0) free_cores(); /* not of a launch, which gives each rank its share */
     if (sched_getaffinity(0, sizeof cpu->allowed, &cpu->allowed) != 0) CPU_ZERO(&cpu->allowed);
     if (device->threads == 0) device->threads = CPU_COUNT(&cpu->allowed);
     if (device->threads == 0) device->threads = omp_get_num_procs();
@@ -240,6 +257,7 @@ static tsr_status cpu_run(tsr__device *device, const tsr__op *op) {
 
 const tsr__device_ops tsr__device_cpu = {
     .name = "cpu",
+    .free_cores = free_cores,
     .create = cpu_create,
     .destroy = cpu_destroy,
     .alloc = tsr__host_alloc,
