@@ -93,6 +93,7 @@ foreach(source ${TOOLS})
   target_link_libraries(${program} PRIVATE tessera_static)
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TOOLS_DIR})
 endforeach()
+target_link_libraries(tessera-mpi-host PRIVATE MPI::MPI_C)
 
 foreach(suite cli lint parallel)
   file(GLOB scripts CONFIGURE_DEPENDS tests/${suite}/test_*.sh)

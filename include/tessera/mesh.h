@@ -18,7 +18,7 @@ extern "C" {
  * others go on logs its failure and ends all processes (MPI_Abort): no channel is left to tell them.
  * Errors of the launch itself: ARG (n_ranks and the launcher's number differ: the message names both; n_ranks negative
  * or above 1024), COMM (a launcher of another MPI), NOMEM, BACKEND. Once in a process under MPI: MPI cannot begin
- * twice. */
+ * twice, unless the caller began it (with MPI_THREAD_FUNNELED or more: this thread alone will call it) and ends it. */
 typedef tsr_status (*tsr_rank_body)(tsr_engine *engine, void *user);
 TSR_API TSR_NODISCARD tsr_status tsr_launch(const tsr_engine_options *options, int n_ranks, tsr_rank_body body,
                                             void *user, char *message, size_t message_bytes);

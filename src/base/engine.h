@@ -31,6 +31,7 @@ struct tsr_engine {
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;
+    tsr_status agreed; /* what tsr_status_agree returned last, on all ranks; OK: nothing went wrong */
     char message[TSR__MESSAGE_BYTES];
 };
 

@@ -158,9 +158,10 @@ tsr_status tsr_status_agree(tsr_engine *engine, tsr_status own) {
     memcpy(said, engine->message, sizeof said);
     tsr_status status = tsr__all_gather_equal(world, &number, sizeof number, all);
     int first = status == TSR_OK ? first_other(all, world->size, TSR_OK) : 0;
+    engine->agreed = TSR_OK;
     if (status == TSR_OK && first == world->size) return TSR_OK;
     if (status == TSR_OK) status = share_message(world, first, (int)own == all[first], said);
-    if (status == TSR_OK) return (tsr_status)all[first];
+    if (status == TSR_OK) return engine->agreed = (tsr_status)all[first];
     if (own == TSR_OK) return status;
     memcpy(engine->message, said, sizeof said); /* nobody to agree with: what this rank knows itself says more */
     return own;

@@ -27,11 +27,14 @@ expect "another number" fail "ARG: 2 ranks are asked for, but mpirun of Open MPI
 expect "threads below mpirun -n 1" fail "2 ranks are asked for, but mpirun of Open MPI started 1" "${start[@]}" -n 1 "$ranks" --ranks 2 ok
 expect "an agreed failure" fail "FORMAT: all ranks fail" "${start[@]}" -n 3 "$ranks" agreed
 grep -q MPI_ABORT <<<"$last" && { echo "FAILED: an agreed failure aborts: $last"; failed=1; }
+expect "an agreed failure, and a rank that takes its time" fail "IO: rank 1: the disk is full" "${start[@]}" -n 3 "$ranks" slow
+grep -qE "MPI_ABORT|ended with it" <<<"$last" && { echo "FAILED: a slow end aborts: $last"; failed=1; }
 expect "one rank fails" fail "rank 1 of 3 failed in phase test, and the other ranks are ended with it: one rank fails" \
     "${start[@]}" -n 3 "$ranks" alone
 expect "one rank is killed" fail "signal 9" "${start[@]}" -n 3 "$ranks" killed
 expect "one rank exits" fail "non-zero" "${start[@]}" -n 3 "$ranks" early
 expect "unknown device" fail 'cannot make an engine on device "abacus"' "${start[@]}" -n 2 "$ranks" --device abacus ok
+expect "MPI is the host's own" ok "" "${start[@]}" -n 2 --bind-to none "$TESSERA_TOOLS/tessera-mpi-host"
 
 expect "another MPI's launcher" fail "started by mpiexec of MPICH or one of its kin (PMI_SIZE=4), but Tessera was built with Open MPI" \
     env PMI_SIZE=4 PMI_RANK=0 "$ranks" ok

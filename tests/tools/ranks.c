@@ -1,6 +1,6 @@
 /* tessera-ranks [--ranks N] [--device D] [--threads N] WHAT: ranks that do one thing, for tests/parallel/test_*.sh.
- * WHAT: ok, agreed (all fail), alone (rank 1 fails while the others wait), killed (rank 1 dies), early (rank 1 exits),
- * cores (each rank prints its cores and threads). */
+ * WHAT: ok, agreed (all fail), slow (so too, and rank 0 ends seconds later), alone (rank 1 fails while the others
+ * wait), killed (rank 1 dies), early (rank 1 exits), cores (each rank prints its cores and threads). */
 #include "comm/comm.h"
 #include "device/device.h"
 
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static tsr_status print_cores(const tsr_engine *engine) {
     cpu_set_t set;
@@ -29,6 +30,12 @@ static tsr_status body(tsr_engine *engine, void *user) {
     TSR__TRY(tsr__all_reduce(tsr__world(engine), &x, 1));
     if (strcmp(what, "cores") == 0) return print_cores(engine);
     if (strcmp(what, "agreed") == 0) return tsr__fail(engine, TSR_FORMAT, "all ranks fail");
+    if (strcmp(what, "slow") == 0) {
+        tsr_status status = rank == 1 ? tsr__fail(engine, TSR_IO, "the disk is full") : TSR_OK;
+        status = tsr_status_agree(engine, status);
+        if (rank == 0) sleep(3);
+        return status;
+    }
     if (strcmp(what, "ok") == 0) return x == (float)tsr_engine_size(engine) ? TSR_OK : TSR_INTERNAL;
     if (rank == 1 && strcmp(what, "killed") == 0) raise(SIGKILL);
     if (rank == 1 && strcmp(what, "early") == 0) exit(3);

@@ -11,7 +11,8 @@
 #define NUMBER(x) TEXT(x)
 
 enum {
-    PATIENCE_MS = 2000, /* of a rank that failed, for the others to end as well */
+    PATIENCE_MS = 2000,         /* of a rank that failed, for the others to end as well: they may not know yet */
+    AGREED_PATIENCE_MS = 60000, /* where they do, and only have to give back what they hold */
     FIRST_SPEAKS_MS =
         500, /* for rank 0 to say why all failed, before the launcher ends it because another rank exited */
 };
@@ -105,7 +106,8 @@ static tsr_status make_engine(process *p) {
 static void wait_for_all(process *p, tsr_status status) {
     MPI_Request request = MPI_REQUEST_NULL;
     int done = 0, code = MPI_Ibarrier(p->ending, &request);
-    for (int64_t ms = 0; code == MPI_SUCCESS && (status == TSR_OK || ms < PATIENCE_MS); ms++) {
+    int64_t patience_ms = status == p->engine->agreed ? AGREED_PATIENCE_MS : PATIENCE_MS;
+    for (int64_t ms = 0; code == MPI_SUCCESS && (status == TSR_OK || ms < patience_ms); ms++) {
         code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (done && code == MPI_SUCCESS) return;
         (void)usleep(1000);
@@ -182,15 +184,11 @@ tsr_status tsr__mpi_launch(const tsr__launch *launch) {
     if (ended)
         return tsr__launch_say(launch, TSR_COMM, "MPI has ended in this process and cannot begin again: launch once");
     (void)MPI_Initialized(&begun);
-    if (begun) (void)MPI_Query_thread(&provided);
     if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return tsr__launch_say(launch, TSR_COMM, "MPI (%s) could not begin", tsr_mpi_version());
-    tsr_status status =
-        provided >= MPI_THREAD_FUNNELED
-            ? in_world(launch)
-            : tsr__launch_say(launch, TSR_COMM,
-                              "MPI (%s) does not allow threads; it must begin with MPI_THREAD_FUNNELED or more",
-                              tsr_mpi_version());
+    tsr_status status = provided >= MPI_THREAD_FUNNELED
+                            ? in_world(launch)
+                            : tsr__launch_say(launch, TSR_COMM, "MPI (%s) does not allow threads", tsr_mpi_version());
     if (!begun) (void)MPI_Finalize();
     if (status != TSR_OK && tsr_launcher_rank() > 0) (void)usleep(FIRST_SPEAKS_MS * 1000);
     return status;
