@@ -2,7 +2,6 @@
 #include "plan.h"
 
 #include <inttypes.h>
-#include <sched.h>
 
 const char *cli_plan_list(const int64_t *numbers, size_t n, char text[CLI_PLAN_TEXT]) {
     size_t at = (size_t)snprintf(text, CLI_PLAN_TEXT, "[");
@@ -30,10 +29,7 @@ static tsr_status make(cli_session *session, tsr_plan **plans, size_t *n) {
 
 /* Scratch memory grows with the threads of a rank: by default its share of the cores, as if all ranks ran here. */
 static int64_t threads_of_rank(const cli_options *o) {
-    cpu_set_t allowed;
-    if (o->threads || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return o->threads;
-    int64_t share = CPU_COUNT(&allowed) / cli_n_ranks(o);
-    return share > 0 ? share : 1;
+    return o->threads ? o->threads : tsr_threads_per_rank((int)cli_n_ranks(o));
 }
 
 int cli_plan(const cli_options *options) {

@@ -27,6 +27,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_launch(const tsr_engine_options *options, i
  * what must not be spread over ranks, such as a reference to compare with. Collective over all ranks: all return what
  * body returned, with its message. Errors of its own: NOMEM. */
 TSR_API TSR_NODISCARD tsr_status tsr_run_alone(tsr_engine *engine, tsr_rank_body body, void *user);
+/* Threads that each of n_ranks ranks gets by default where all of them share this host: its part of the cores that this
+ * process may use and that a quota of processor time (cgroup) pays for. Local. */
+TSR_API int tsr_threads_per_rank(int n_ranks);
 /* Is this process one of a launcher's? Its number of ranks, else 0. Looks at the environment only. Local. */
 TSR_API int tsr_launcher_size(void);
 /* The rank that the launcher gave this process, 0 without one: for what is to be said once before tsr_launch. Looks at

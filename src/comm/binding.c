@@ -1,5 +1,7 @@
 #include "comm/binding.h"
 
+#include "base/machine.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,12 +26,19 @@ static int compare(const void *left, const void *right) {
     return (a->cpu > b->cpu) - (a->cpu < b->cpu);
 }
 
+int tsr_threads_per_rank(int n_ranks) {
+    cpu_set_t allowed;
+    if (n_ranks < 1 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    int share = tsr__cores_available("", &allowed) / n_ranks;
+    return share > 0 ? share : 1;
+}
+
 void tsr__bind_share(const cpu_set_t *allowed, int index, int count, tsr_engine_options *options) {
     place places[CPU_SETSIZE];
     cpu_set_t own;
-    int n = 0, share = CPU_COUNT(allowed) / count;
+    int n = 0, cores = tsr__cores_available("", allowed), share = cores / count;
     if (options->threads == 0) options->threads = share > 0 ? share : 1;
-    if (options->threads > share || count == 1) return;
+    if (options->threads > share || count == 1 || cores < CPU_COUNT(allowed)) return;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET((size_t)cpu, allowed))
             places[n++] = (place){topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu};
@@ -40,7 +49,7 @@ void tsr__bind_share(const cpu_set_t *allowed, int index, int count, tsr_engine_
 }
 
 void tsr__note_host(tsr_engine *engine, const cpu_set_t *allowed, int count) {
-    int threads = engine->options.threads * count, cores = CPU_COUNT(allowed);
+    int threads = engine->options.threads * count, cores = tsr__cores_available("", allowed);
     engine->host_cores = *allowed;
-    engine->host_threads = threads < cores ? threads : cores > 0 ? cores : 1;
+    engine->host_threads = threads < cores ? threads : cores;
 }

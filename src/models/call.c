@@ -1,5 +1,5 @@
 /* Running a model: host tensors in, host tensors out. */
-#include "base/memory.h"
+#include "base/machine.h"
 #include "models/outputs.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static tsr_status compare_memory(tsr_engine *engine, const char *what, const siz
 }
 
 tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool force) {
-    size_t available = tsr__memory_available(), need[2] = {weights, activations};
+    size_t available = tsr__memory_available(""), need[2] = {weights, activations};
     TSR__TRY(add_up_host(engine, need, &available));
     return tsr_status_agree(engine, compare_memory(engine, what, need, available, force));
 }

@@ -1,7 +1,7 @@
 /* A component's weights read by slices, against read whole and then cut, beside a plain read of as many bytes. */
 #include "pipelines/bench_load.h"
 
-#include "base/memory.h"
+#include "base/machine.h"
 #include "io/checkpoint.h"
 
 #include <tessera/bench.h>

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/memory.h"
+#include "base/machine.h"
 
 enum { MIB = 1 << 20 };
 

@@ -1,5 +1,7 @@
 #include "comm/threads/group.h"
 
+#include "base/machine.h"
+
 #include <sched.h>
 
 enum { SPINS = 4000, SPINS_CROWDED = 40 }; /* tens of microseconds each: about what it costs to sleep and be woken */
@@ -7,7 +9,7 @@ enum { SPINS = 4000, SPINS_CROWDED = 40 }; /* tens of microseconds each: about w
 void tsr__team_init(tsr__team *team, tsr__member *members, int size) {
     cpu_set_t allowed;
     *team = (tsr__team){.size = size, .members = members};
-    team->crowded = sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < size;
+    team->crowded = sched_getaffinity(0, sizeof allowed, &allowed) == 0 && tsr__cores_available("", &allowed) < size;
     pthread_mutex_init(&team->lock, NULL);
 }
 

@@ -1,5 +1,7 @@
 #include "device/cpu/cpu.h"
 
+#include "base/machine.h"
+
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
@@ -153,8 +155,8 @@ static tsr_status cpu_create(tsr_engine *engine, tsr__device *device) {
     if (!cpu) return TSR_NOMEM;
     if (device->threads == 0) free_cores(); /* not of a launch, which gives each rank its share */
     if (sched_getaffinity(0, sizeof cpu->allowed, &cpu->allowed) != 0) CPU_ZERO(&cpu->allowed);
-    if (device->threads == 0) device->threads = CPU_COUNT(&cpu->allowed);
-    if (device->threads == 0) device->threads = omp_get_num_procs();
+    if (device->threads == 0)
+        device->threads = CPU_COUNT(&cpu->allowed) > 0 ? tsr__cores_available("", &cpu->allowed) : omp_get_num_procs();
     cpu->kernels = choose_kernels();
     choose_bf16(cpu);
     tsr_status status = tsr__dnnl_check(device, dnnl_engine_create(&cpu->engine, dnnl_cpu, 0), "make an engine");
