@@ -58,11 +58,10 @@ static void compare_values(const cli_comparison *c, const cli_output *a, const c
     d->compared = a->n;
     for (size_t i = 0; i < a->n; i++) {
         double x = (double)a->values[i], y = (double)b->values[i];
-        if (x == y || (isnan(x) && isnan(y))) continue;
-        double apart = fabs(x - y), figure = apart / (1.0 + fabs(y));
-        if (isnan(apart)) apart = INFINITY;
-        if (isnan(figure)) figure = INFINITY;
-        d->departed += !isfinite(apart) || apart > atol + rtol * fabs(y);
+        bool finite = isfinite(x) && isfinite(y); /* what is not agrees with nothing, itself included */
+        double apart = finite ? fabs(x - y) : INFINITY, figure = finite ? apart / (1.0 + fabs(y)) : INFINITY;
+        d->not_finite += !finite;
+        d->departed += !finite || apart > atol + rtol * fabs(y);
         if (d->floating && figure > d->figure) d->figure = figure;
         if (apart <= d->largest) continue;
         d->largest = apart;

@@ -29,9 +29,9 @@ typedef struct cli_difference {
     int64_t shape[TSR_MAX_DIMS]; /* of a */
     char *expected_shape;        /* NULL: the same */
     bool floating, picture;
-    size_t compared, departed; /* elements */
-    double largest, figure;    /* most |a - b|; most |a - b| / (1 + |b|), of floating outputs */
-    float a, b;                /* where |a - b| is largest */
+    size_t compared, departed, not_finite; /* elements: all, those that differ, those that are NaN or infinite */
+    double largest, figure;                /* most |a - b|; most |a - b| / (1 + |b|), of floating outputs */
+    float a, b;                            /* where |a - b| is largest */
 } cli_difference;
 
 typedef struct cli_comparison {

@@ -210,8 +210,9 @@ static tsr_status conclude(verifier *v) {
     if (c->n == 0)
         return cli_session_refuse(v->session, "%s holds no output of this model", v->session->options->against);
     if (c->departed == 0) return cli_session_refuse(v->session, "%zu outputs are of one run alone", c->unmatched);
-    return cli_session_refuse(v->session, "%zu of %zu outputs depart, first %s", c->departed, c->n,
-                              cli_comparison_first(c)->name);
+    const cli_difference *first = cli_comparison_first(c);
+    return cli_session_refuse(v->session, "%zu of %zu outputs depart, first %s%s", c->departed, c->n, first->name,
+                              first->not_finite ? ", which is not finite" : "");
 }
 
 /* ---- the command ---- */

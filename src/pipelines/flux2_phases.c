@@ -1,6 +1,7 @@
 /* The forwards of a call, their meta runs, and the three phases. */
 #include "pipelines/flux2.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,6 +161,16 @@ tsr_status tsr__flux2_load_transformer(tsr__flux2_call *c) {
     return progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, 0, c->steps, tsr__seconds());
 }
 
+/* diffusers draws black from what is not finite, and numpy warns. */
+static void warn_unless_finite(const tsr__flux2_call *c) {
+    int64_t n = c->rows * c->L * c->C, broken = 0;
+    for (int64_t i = 0; i < n; i++) broken += !isfinite(c->latents[i]);
+    if (broken && c->engine->rank == 0)
+        tsr__log(c->engine, TSR_LOG_WARNING,
+                 "%lld of %lld latents are not finite (NaN): the picture shows nothing; download the weights again",
+                 (long long)broken, (long long)n);
+}
+
 tsr_status tsr__flux2_denoise(tsr__flux2_call *c) {
     double start = tsr__seconds();
     for (int i = 0; i < c->steps; i++) {
@@ -167,7 +178,9 @@ tsr_status tsr__flux2_denoise(tsr__flux2_call *c) {
         if (status == TSR_OK) status = progress(c, TSR_PHASE_DENOISE, TSR__TRANSFORMER, i + 1, c->steps, start);
         TSR__TRY(tsr_status_agree(c->engine, status));
     }
-    return tsr__exec_load(c->exec[TSR__TRANSFORMER], c->kept_latents, c->latents);
+    TSR__TRY(tsr__exec_load(c->exec[TSR__TRANSFORMER], c->kept_latents, c->latents));
+    warn_unless_finite(c);
+    return TSR_OK;
 }
 
 /* Room for all pictures, or all latents, and for one picture in float32. */

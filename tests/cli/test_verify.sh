@@ -108,6 +108,15 @@ edited "transformer/${shard##* }" transformer_blocks.1.attn.to_k.weight 'transfo
 edited text_encoder/model.safetensors model.layers.3.mlp.down_proj.weight 'text_encoder.model.layers.3.mlp.down_proj#0'
 edited vae/diffusion_pytorch_model.safetensors decoder.conv_out.weight 'vae.decoder.conv_out#0'
 
+name "NaN agrees with nothing, not even with NaN"
+copy_klein nan
+shard=$(grep -l transformer_blocks.1.attn.to_k.weight nan/transformer/*.safetensors)
+for _ in $(seq 32); do printf '\377\177'; done | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 64)) conv=notrunc status=none
+expect 1 'outputs depart, first transformer\..*, which is not finite' "$TESSERA" verify nan "a red fox" "${small[@]}" --tp 2
+run "$TESSERA" generate nan "a red fox" "${small[@]}" --seed 0 -o x.png
+[ "$status" -eq 0 ] && grep -q 'warning: .*latents are not finite' err || fail "$status: $(cat err)"
+rm -f x.png
+
 name "against a dump of another call: the inputs depart, or their shapes"
 expect 1 'first latents_initial$|first transformer_in.hidden_states$' "${v[@]}" --against dump --seed 1
 expect 1 'first ' "${v[@]}" --against dump -H 48
