@@ -66,6 +66,7 @@ struct cli_progress {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool beating, stop;
+    bool told; /* that a signal came, which takes effect at the next report */
 };
 
 static const double MIN_LINE = 0.1, LOAD_LINE = 2.0, SILENCE = 8.0; /* seconds */
@@ -154,7 +155,11 @@ void cli_progress_say(cli_progress *p, const char *line) { cli_progress_log(p, T
 
 static void beat(cli_progress *p) {
     double silent = seconds() - p->drawn;
-    if (p->reported == 0 && silent >= SILENCE) {
+    if (caught && !p->told) {
+        end_bar(p);
+        fputs("tessera: cancelling when this step ends; a second signal ends at once\n", stderr);
+        p->told = true;
+    } else if (p->reported == 0 && silent >= SILENCE) {
         fputs("tessera: preparing\n", stderr);
         p->drawn = seconds();
     } else if (p->reported != 0 && (p->bar ? silent >= 1.0 : silent >= SILENCE)) {
