@@ -157,8 +157,8 @@ tsr_status tsr__model_load(tsr_model *model) {
 void tsr__model_unload(tsr_model *model) {
     if (!model->loaded) return;
     tsr__shared_weights *shared = model->shared;
-    bool last = !shared || atomic_fetch_sub(&shared->users, 1) == 1;
     tsr__device *device = shared ? shared->device : model->engine->device;
+    bool last = !shared || atomic_fetch_sub(&shared->users, 1) == 1; /* if not, *shared may be gone by now */
     (void)!tsr__module_visit_params(model->self, last ? unload_param : forget_param, device);
     if (last && shared) tsr__free(device->engine, shared);
     model->shared = NULL;
