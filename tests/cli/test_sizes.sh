@@ -30,6 +30,9 @@ expect 1 'width 15.*16' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 16 -W 15 
 name "the largest size"
 expect 1 'memory' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 65536 -W 65536 -o result/out.png
 
+name "a large size is planned at once"
+expect 0 '^for 46336x46336 pixels' timeout 15 "$TESSERA" plan "$klein" -H 46336 -W 46336
+
 name "case 21: sizes that are wrong usage"
 for value in 0 -16 100000; do
     expect 2 "--height" "$TESSERA" generate "$klein" x "${tiny[@]}" -H $value -o result/out.png

@@ -25,11 +25,14 @@ static bool native(const tsr__device *device, const tsr__op *op) {
 
 static dnnl_status_t describe(conv *c) {
     const int64_t *x = c->op->in[0]->shape, *w = c->op->in[1]->shape;
-    dnnl_dims_t image = {x[0], x[3], x[1], x[2]}, kernel = {w[0], w[1], w[2], w[3]};
-    dnnl_dims_t out = {x[0], w[0], x[1], x[2]}, bias = {w[0]}, strides = {1, 1}, pad = {w[2] / 2, w[3] / 2};
+    bool rows = w[2] == 1 && w[3] == 1; /* as images of their own: oneDNN's 1x1 tries out every number of pixels */
+    int64_t n = rows ? x[0] * x[1] : x[0], height = rows ? 1 : x[1];
+    dnnl_dims_t image = {n, x[3], height, x[2]}, kernel = {w[0], w[1], w[2], w[3]};
+    dnnl_dims_t out = {n, w[0], height, x[2]}, bias = {w[0]}, strides = {1, 1}, pad = {w[2] / 2, w[3] / 2};
     dnnl_memory_desc_t any;
     dnnl_convolution_desc_t desc;
-    if (x[1] * x[2] > INT32_MAX) return dnnl_unimplemented; /* oneDNN 2.6 counts pixels in an int, and divides by it */
+    if (height * x[2] > INT32_MAX)
+        return dnnl_unimplemented; /* oneDNN 2.6 counts pixels in an int, and divides by it */
     dnnl_primitive_attr_t attributes = tsr__dnnl_attributes();
     if (!attributes) return dnnl_out_of_memory;
     dnnl_status_t status = dnnl_memory_desc_init_by_tag(&c->image, 4, image, c->type, dnnl_nhwc);
