@@ -57,9 +57,11 @@ static tsr_status read_all(tsr_engine *engine, int fd, const char *path, size_t 
         bytes = grow(engine, bytes, used, &capacity);
         if (!bytes) return TSR_NOMEM;
         ssize_t got = read_some(fd, bytes + used, capacity - 1 - used, NULL);
-        if (got == 0) break;
+        if (got == 0 && (used || !S_ISFIFO(at.st_mode))) break;
         tsr_status status = TSR_OK;
-        if (got < 0)
+        if (got == 0)
+            status = tsr__fail(engine, TSR_IO, "%s: is a pipe that nobody writes into, not a file", path);
+        else if (got < 0)
             status = tsr__fail(engine, TSR_IO, "%s: cannot be read: %m", path);
         else if ((used += (size_t)got) > max_bytes)
             status = tsr__fail(engine, TSR_FORMAT, "%s: is larger than the %zu bytes that are allowed here", path,
@@ -74,9 +76,11 @@ static tsr_status read_all(tsr_engine *engine, int fd, const char *path, size_t 
     return TSR_OK;
 }
 
+/* Opened without blocking, for a pipe that nobody writes into would be waited for; then read as always. */
 tsr_status tsr__file_read(tsr_engine *engine, const char *path, size_t max_bytes, char **bytes, size_t *n) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return tsr__fail(engine, TSR_IO, "%s: cannot be opened: %m", path);
+    (void)fcntl(fd, F_SETFL, 0);
     tsr_status status = read_all(engine, fd, path, max_bytes, bytes, n);
     close(fd);
     return status;

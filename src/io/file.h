@@ -11,8 +11,8 @@ bool tsr__path_ends(const char *path, const char *end); /* such an end as ".json
 /* folder/name without a doubled slash; an empty folder gives name. Owner: the caller (tsr__free). NULL: no memory. */
 char *tsr__path_join(tsr_engine *engine, const char *folder, const char *name);
 
-/* Reads a whole file, pipe or device. *bytes has a NUL behind its *n bytes. Owner: the caller (tsr__free).
- * Errors: IO, FORMAT (more than max_bytes), NOMEM. */
+/* Reads a whole file, device, or pipe that somebody writes into. *bytes has a NUL behind its *n bytes. Owner: the
+ * caller (tsr__free). Errors: IO, FORMAT (more than max_bytes), NOMEM. */
 TSR_NODISCARD tsr_status tsr__file_read(tsr_engine *engine, const char *path, size_t max_bytes, char **bytes,
                                         size_t *n);
 /* Reads exactly n bytes at `offset` into dst. `path` is for the message. Errors: IO (also where the file ends). */

@@ -82,6 +82,13 @@ static void test_read(void **state) {
     assert_refused(engine, tsr__file_read(engine, "/tmp", 9, &bytes, &n), TSR_IO, "/tmp: cannot be read");
     assert_refused(engine, tsr__file_read(engine, "/no/such", 9, &bytes, &n), TSR_IO, "/no/such: cannot be opened: No");
     assert_refused(engine, tsr__file_read(engine, "/dev/zero", 9999, &bytes, &n), TSR_FORMAT, "larger");
+    char *pipe = in(test_folder(), "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_refused(engine, tsr__file_read(engine, pipe, 9, &bytes, &n), TSR_IO, "pipe that nobody writes into");
+    int fd = open(pipe, O_RDWR); /* with a writer it is read as ever: to its end, or to the limit */
+    assert_int_equal(write(fd, "0123456789", 10), 10);
+    assert_refused(engine, tsr__file_read(engine, pipe, 9, &bytes, &n), TSR_FORMAT, "larger than the 9 bytes");
+    close(fd);
     assert_ok(engine, tsr__file_read(engine, "/proc/self/status", 99999, &bytes, &n)); /* its size is said to be 0 */
     assert_true(n > 100);
     tsr__free(engine, bytes);
