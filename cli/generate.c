@@ -129,8 +129,10 @@ static tsr_status draw_and_save(cli_session *session, void *user) {
     tsr_images *images = NULL;
     if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->request.seed);
     tsr_status status = draw(j, session, &pipeline, &images);
-    if (status == TSR_OK && tsr_engine_rank(session->engine) == 0)
-        status = (j->latents ? save_latents : save_pictures)(j, session, images);
+    if (images && tsr_engine_rank(session->engine) == 0) { /* also where the dump could not be written */
+        tsr_status saved = (j->latents ? save_latents : save_pictures)(j, session, images);
+        if (status == TSR_OK) status = saved;
+    }
     tsr_images_free(session->engine, images);
     tsr_pipeline_destroy(pipeline);
     return status;

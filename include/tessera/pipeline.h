@@ -81,7 +81,8 @@ typedef struct tsr_images {
 /* Draws. Progress goes to the engine's callback of rank 0, which may cancel. Collective over all ranks, with the same
  * options on each: prompts, seeds and noise of rank 0 count. Pixels and latents are on rank 0; *out of other ranks has
  * none. Errors: ARG, SHAPE, NOMEM (before a weight is read: with what is needed and what there is), IO, CANCELLED,
- * BACKEND. *out is owned by the caller, who ends it with tsr_images_free. Source: Flux2KleinPipeline.__call__. */
+ * BACKEND. Where only the dump cannot be written (IO), *out is set all the same. *out is owned by the caller, who ends
+ * it with tsr_images_free. Source: Flux2KleinPipeline.__call__. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_generate(tsr_pipeline *pipeline, const tsr_generate_options *options,
                                                        tsr_images **out);
 TSR_API void tsr_images_free(tsr_engine *engine, tsr_images *images);

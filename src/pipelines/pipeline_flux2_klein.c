@@ -162,13 +162,14 @@ static void free_call(tsr__flux2_call *c) {
 static tsr_status klein_generate(tsr_pipeline *p, const tsr_generate_options *options, tsr_images **out) {
     tsr__flux2_call c = {.tokenize = tokenize, .engine = p->engine, .p = p, .o = options};
     tsr_status status = draw(&c);
-    free_call(&c);
-    if (status != TSR_OK) {
+    if (status == TSR_OK) {
+        *out = c.images;
+        status = tsr_status_agree(p->engine, tsr__dump_save(&c.dump)); /* last: what is drawn outlives a full disk */
+    } else {
         tsr_images_free(p->engine, c.images);
-        return status;
     }
-    *out = c.images;
-    return TSR_OK;
+    free_call(&c);
+    return status;
 }
 
 const tsr_pipeline_desc tsr__flux2_klein = {

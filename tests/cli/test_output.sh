@@ -32,6 +32,13 @@ expect 1 '/dev/full: .*No space left on device' "$TESSERA" generate "$klein" x "
 expect 0 'saved /dev/null' "$TESSERA" generate "$klein" x "${tiny[@]}" -o /dev/null
 [ -c /dev/null ] || fail "/dev/null is no device any more"
 
+name "a dump that cannot be written does not take the picture with it"
+mkdir dump
+ln -s /dev/full dump/stages.safetensors
+expect 1 'dump/stages.safetensors: .*No space left on device' \
+    "$TESSERA" generate "$klein" "a red fox" "${tiny[@]}" -o kept.png --dump dump
+same kept.png plain.png
+
 name "case 30: an existing file survives a failure, and is replaced by a success"
 copy_klein m
 "$TESSERA_TOOLS/tessera-safetensors-edit" "$klein/vae/diffusion_pytorch_model.safetensors" \
