@@ -19,6 +19,12 @@ static tsr_status tokenize(const tsr_pipeline *p, const char *prompt, int64_t S,
     size_t n = 0;
     tsr_status status =
         chat.failed ? TSR_NOMEM : tsr_tokenizer_encode(p->tokenizer, chat.data, chat.length, true, &found, &n);
+    if (status == TSR_OK && pad < 0)
+        status =
+            tsr__fail(p->engine, TSR_FORMAT,
+                      "%s/tokenizer/tokenizer_config.json: pad_token, with which prompts are filled up, must be one "
+                      "of the tokens",
+                      p->folder);
     for (int64_t s = 0; status == TSR_OK && s < S; s++) {
         mask[s] = s < (int64_t)n;
         ids[s] = mask[s] ? found[s] : pad;

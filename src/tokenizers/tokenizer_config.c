@@ -94,10 +94,11 @@ tsr_status tsr__tokenizer_read_max_length(tsr_engine *engine, const json_t *conf
     return TSR_OK;
 }
 
-/* pad_token: null is none; where it is not mentioned, the class has one. */
+/* pad_token: null is none; where it is not mentioned, the class has one. A config that names no class (or is not there)
+ * leaves that to model_index.json, where pipelines ask for a Qwen2Tokenizer. */
 static void read_pad(tsr_tokenizer *t, const json_t *config) {
     const json_t *pad = json_object_get(config, "pad_token"), *text = token_text(pad);
-    const tsr__tokenizer_class *class = tsr__tokenizer_class_find(t->class_name);
+    const tsr__tokenizer_class *class = *t->class_name ? tsr__tokenizer_class_find(t->class_name) : classes;
     t->pad_id = -1;
     if (text)
         t->pad_id = find_id(t, json_string_value(text), json_string_length(text));

@@ -528,13 +528,22 @@ static void test_ignore_merges(void **state) {
     }
 }
 
-/* Without a pad_token the class has one; null is none. A special token of the vocabulary is found in the raw text. */
+/* Without a pad_token the class has one, and without a class (or a config) Qwen2Tokenizer's; null is none. A special
+ * token of the vocabulary is found in the raw text. */
 static void test_config(void **state) {
     const char *folder = tiny_folder();
     write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\", \"model_max_length\": 512}");
     tsr_tokenizer *t = open_tokenizer(*state, folder);
     assert_int_equal(tsr_tokenizer_pad_id(t), FIRST_ADDED);
     assert_int_equal(tsr_tokenizer_model_max_length(t), 512);
+    tsr_tokenizer_destroy(t);
+    write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"Other\"}");
+    t = open_tokenizer(*state, folder);
+    assert_int_equal(tsr_tokenizer_pad_id(t), -1);
+    tsr_tokenizer_destroy(t);
+    write_text(folder, "tokenizer_config.json", "{}");
+    t = open_tokenizer(*state, folder);
+    assert_int_equal(tsr_tokenizer_pad_id(t), FIRST_ADDED);
     tsr_tokenizer_destroy(t);
     write_text(folder, "tokenizer_config.json",
                "{\"pad_token\": null, \"additional_special_tokens\": [\"aa\"], \"model_max_length\": null}");
