@@ -174,6 +174,25 @@ const char *tsr__config_string(tsr__config *config, const char *key, const char 
     return fallback;
 }
 
+static void check_known(tsr__config *config, const tsr__known *row, const char *verb, const json_t *value) {
+    char found[TSR__JSON_DESCRIPTION_BYTES];
+    tsr__json_describe(value, found);
+    for (size_t i = 0; i < TSR__MAX_KNOWN && row->values[i]; i++)
+        if (strcmp(found, row->values[i]) == 0) return;
+    if (config->status == TSR_OK)
+        config->status = tsr__fail(config->engine, TSR_UNSUPPORTED, "%s: %s %s %s; Tessera has %s only", config->path,
+                                   row->key, verb, found, row->values[0]);
+}
+
+void tsr__config_check_known(tsr__config *config, const tsr__known *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = find(config, rows[i].key), *item;
+        size_t index;
+        json_array_foreach(value, index, item) check_known(config, &rows[i], "holds", item);
+        if (value && !json_is_array(value)) check_known(config, &rows[i], "is", value);
+    }
+}
+
 int tsr__config_ints(tsr__config *config, const char *key, int64_t *values, int max_n, int64_t min, int64_t max) {
     const json_t *list = find(config, key);
     char text[160];

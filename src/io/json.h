@@ -41,6 +41,13 @@ bool tsr__config_has(const tsr__config *config, const char *key); /* present and
 int64_t tsr__config_int(tsr__config *config, const char *key, int64_t fallback, int64_t min, int64_t max);
 double tsr__config_double(tsr__config *config, const char *key, double fallback, double min, double max);
 bool tsr__config_bool(tsr__config *config, const char *key, bool fallback);
+/* Keys of which only some values are known, written as tsr__json_describe does: {"hidden_act", {"\"silu\""}}. All items
+ * of a list must be among them. Another value is UNSUPPORTED, by name. */
+enum { TSR__MAX_KNOWN = 2 };
+typedef struct tsr__known {
+    const char *key, *values[TSR__MAX_KNOWN];
+} tsr__known;
+void tsr__config_check_known(tsr__config *config, const tsr__known *rows, size_t n);
 /* Valid as long as the config. */
 const char *tsr__config_string(tsr__config *config, const char *key, const char *fallback);
 /* A list of at most max_n integers; returns how many, 0 where absent or wrong (values is then untouched). */

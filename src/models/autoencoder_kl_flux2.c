@@ -111,8 +111,12 @@ static void read_channels(autoencoder *self, tsr__config *c) {
     }
 }
 
+/* The encoder's down_block_types may be any: it is not built. */
+static const tsr__known known[] = {{"act_fn", {"\"silu\"", "\"swish\""}}, {"up_block_types", {"\"UpDecoderBlock2D\""}}};
+
 static void read_config(autoencoder *self, tsr__config *c) {
     int64_t patch[2] = {2, 2};
+    tsr__config_check_known(c, known, TSR__COUNT(known));
     self->latent_channels = tsr__config_int(c, "latent_channels", 32, 1, 1 << 16);
     self->groups = tsr__config_int(c, "norm_num_groups", 32, 1, 1 << 16);
     self->layers_per_block = tsr__config_int(c, "layers_per_block", 2, 0, 64);
@@ -208,6 +212,13 @@ static void autoencoder_forward(tsr__exec *x, const void *model, const tsr__valu
     out[0] = tsr__contiguous(x, tsr__permute(x, image, TSR__ORDER(0, 3, 1, 2)));
 }
 
+/* The encoder, and a counter for training. */
+static bool autoencoder_is_unread(const void *model, const char *name) {
+    static const char *const patterns[] = {"encoder.*", "quant_conv.*", "bn.num_batches_tracked"};
+    (void)model;
+    return tsr__name_matches(name, patterns, TSR__COUNT(patterns));
+}
+
 static int64_t scale_factor(const autoencoder *self) { return (int64_t)1 << (self->levels - 1); }
 
 static void autoencoder_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
@@ -227,6 +238,7 @@ const tsr_model_desc tsr__autoencoder_kl_flux2 = {
     .outputs = {"sample"},
     .forward = autoencoder_forward,
     .input_shapes = autoencoder_input_shapes,
+    .is_unread = autoencoder_is_unread,
 };
 
 tsr__value tsr__flux2_unpack_latents(tsr__exec *x, const tsr_model *vae, tsr__value latents, int64_t height,

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "io/file.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 static const char *class_of(tsr__config *config) {
@@ -23,6 +24,11 @@ static const tsr_model_desc *find_class(tsr__config *config, const char *expecte
                       "%s: a quantized checkpoint (quantization_config), which Tessera does not read; use the "
                       "unquantized weights",
                       config->path);
+    else if (!*name)
+        config->status =
+            tsr__fail(config->engine, TSR_FORMAT,
+                      "%s: has no _class_name (nor architectures), so its model is unknown; Tessera has %s",
+                      config->path, tsr__model_classes(known, sizeof known));
     else if (!desc)
         config->status = tsr__fail(config->engine, TSR_UNSUPPORTED,
                                    "%s: the class is \"%s\", which Tessera does not have; it has %s", config->path,
@@ -65,16 +71,25 @@ static tsr_status count_bytes(tsr_model *model) {
 
 /* --- the checkpoint against the tree --- */
 
+/* Names of weights for a message: how many, and the first few. */
+typedef struct names {
+    tsr__text text;
+    size_t n;
+} names;
+
 typedef struct comparison {
     tsr_model *model;
-    tsr__text missing;
-    size_t n_missing, n;
+    names missing, unread;
+    bool *read; /* [tensors of the checkpoint] */
 } comparison;
 
-static void add_missing(comparison *c, const char *path) {
+static void add_name(names *list, const char *name) {
     enum { SHOWN = 5 };
-    if (c->n_missing++ < SHOWN) tsr__text_format(&c->missing, "%s%s", c->n_missing > 1 ? ", " : "", path);
+    if (list->n < SHOWN) tsr__text_format(&list->text, "%s%.200s", list->n ? ", " : "", name);
+    if (list->n++ == SHOWN) tsr__text_format(&list->text, ", ...");
 }
+
+static const char *names_text(const names *list) { return list->text.data ? list->text.data : ""; }
 
 static const char *info_shape(const tsr_tensor_info *info, char *text) {
     tsr__value v = {.ndim = info->ndim};
@@ -88,9 +103,10 @@ static tsr_status compare_param(void *user, tsr__param *param) {
     tsr__param_path(param, path, sizeof path);
     const tsr_tensor_info *info = tsr_checkpoint_find(c->model->checkpoint, path);
     if (!info) {
-        add_missing(c, path);
+        add_name(&c->missing, path);
         return TSR_OK;
     }
+    c->read[info - tsr_checkpoint_at(c->model->checkpoint, 0)] = true;
     const tsr__view *view = &param->view;
     if (info->ndim != view->ndim || memcmp(info->shape, param->whole, (size_t)view->ndim * sizeof *view->shape) != 0) {
         tsr__value v = {.ndim = view->ndim};
@@ -107,15 +123,43 @@ static tsr_status compare_param(void *user, tsr__param *param) {
     return TSR_OK;
 }
 
+bool tsr__name_matches(const char *name, const char *const *patterns, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (fnmatch(patterns[i], name, 0) == 0) return true;
+    return false;
+}
+
+static tsr_status refuse_missing(const comparison *c) {
+    const tsr_model *model = c->model;
+    if (!c->missing.n) return TSR_OK;
+    return tsr__fail(model->engine, TSR_FORMAT,
+                     "%s: %zu weights of %s are missing from the files (%s); download the folder again", model->folder,
+                     c->missing.n, model->desc->class_name, names_text(&c->missing));
+}
+
+static void warn_of_unread(comparison *c) {
+    const tsr_model *model = c->model;
+    for (size_t i = 0; i < tsr_checkpoint_count(model->checkpoint); i++) {
+        const char *name = tsr_checkpoint_at(model->checkpoint, i)->name;
+        bool known = model->desc->is_unread && model->desc->is_unread(model->self, name);
+        if (!c->read[i] && !known) add_name(&c->unread, name);
+    }
+    if (c->unread.n && model->engine->rank == 0)
+        tsr__log(model->engine, TSR_LOG_WARNING,
+                 "%s: the %s that config.json describes does without %zu of the weights (%s); does this config.json "
+                 "belong to them?",
+                 model->folder, model->desc->class_name, c->unread.n, names_text(&c->unread));
+}
+
 static tsr_status check_checkpoint(tsr_model *model) {
-    comparison c = {.model = model, .missing = {.engine = model->engine}};
-    tsr_status status = tsr__module_visit_params(model->self, compare_param, &c);
-    if (status == TSR_OK && c.n_missing)
-        status = tsr__fail(model->engine, TSR_FORMAT,
-                           "%s: %zu weights of %s are missing from the files (%s%s); download the folder again",
-                           model->folder, c.n_missing, model->desc->class_name, c.missing.data ? c.missing.data : "",
-                           c.n_missing > 5 ? ", ..." : "");
-    tsr__text_free(&c.missing);
+    comparison c = {.model = model, .missing.text.engine = model->engine, .unread.text.engine = model->engine};
+    c.read = tsr__calloc(model->engine, tsr_checkpoint_count(model->checkpoint), sizeof *c.read);
+    tsr_status status = c.read ? tsr__module_visit_params(model->self, compare_param, &c) : TSR_NOMEM;
+    if (status == TSR_OK) status = refuse_missing(&c);
+    if (status == TSR_OK) warn_of_unread(&c);
+    tsr__text_free(&c.missing.text);
+    tsr__text_free(&c.unread.text);
+    tsr__free(model->engine, c.read);
     return status == TSR_OK ? count_bytes(model) : status;
 }
 

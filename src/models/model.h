@@ -42,6 +42,8 @@ typedef struct tsr_model_desc {
     /* Shapes of the inputs of one forward for a picture: of a transformer, of all its rows at once; of a text encoder,
      * of one prompt; of a VAE, of one picture. shapes[i][0] = 0: leave it out. */
     void (*input_shapes)(const void *self, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]);
+    /* Whether a weight of the class is one that its forward does without; NULL: there are none. */
+    bool (*is_unread)(const void *self, const char *name);
     /* Config keys of the numbers of blocks, for benchmarks with fewer. */
     const char *layer_keys[2];
     tsr__tp_rules tp_plan;      /* the rows of diffusers' _tp_plan; none: the class has no plan and cannot be split */
@@ -62,6 +64,9 @@ const tsr_model_desc *tsr__model_desc_find(const char *class_name);
 const char *tsr__model_classes(char *text, size_t size);
 const char *tsr__model_classes_with_plan(char *text, size_t size);
 const char *tsr__model_classes_with_cp_plan(char *text, size_t size);
+
+/* Does one of n patterns of fnmatch(3) match the name of a weight? "*" stands for any text, dots included. */
+bool tsr__name_matches(const char *name, const char *const *patterns, size_t n);
 
 typedef struct tsr__shared_weights tsr__shared_weights;
 

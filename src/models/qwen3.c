@@ -2,6 +2,7 @@
 #include "models/models.h"
 #include "nn/attention.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* hidden_states[k] that FLUX.2 [klein] takes (text_encoder_out_layers): the state after k layers. */
@@ -36,6 +37,7 @@ typedef struct qwen3 {
     int64_t vocab_size, hidden_size, intermediate_size, heads, kv_heads, head_dim;
     double eps, rope_theta;
     tsr__bias bias;
+    int64_t layers;  /* of the whole model */
     bool final_norm; /* the last tap is behind the last layer, where transformers has applied the norm */
 } qwen3;
 
@@ -63,27 +65,10 @@ static void declare_layer(const qwen3 *self, layer *l) {
 }
 
 /* transformers 5 keeps the rope in rope_parameters, transformers 4 in rope_theta and rope_scaling. */
-static void read_rope(qwen3 *self, tsr__config *c) {
-    static const char *const kinds[] = {"rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"};
-    double flat = tsr__config_double(c, "rope_theta", 10000.0, 1.0, 1e12);
-    self->rope_theta = tsr__config_double(c, "rope_parameters.rope_theta", flat, 1.0, 1e12);
-    for (size_t i = 0; i < TSR__COUNT(kinds); i++) {
-        const char *kind = tsr__config_string(c, kinds[i], "default");
-        if (c->status == TSR_OK && strcmp(kind, "default") != 0)
-            c->status = tsr__fail(c->engine, TSR_UNSUPPORTED, "%s: %s is \"%s\"; Tessera has the default rope only",
-                                  c->path, kinds[i], kind);
-    }
-}
-
-static void refuse_unknown_forms(tsr__config *c) {
-    const char *act = tsr__config_string(c, "hidden_act", "silu");
-    bool window = tsr__config_bool(c, "use_sliding_window", false);
-    if (c->status == TSR_OK && (strcmp(act, "silu") != 0 || window))
-        c->status = tsr__fail(c->engine, TSR_UNSUPPORTED,
-                              "%s: hidden_act is \"%s\" and use_sliding_window is %s; Tessera "
-                              "has silu and full attention only",
-                              c->path, act, window ? "true" : "false");
-}
+static const tsr__known known[] = {
+    {"hidden_act", {"\"silu\"", "\"swish\""}},   {"use_sliding_window", {"false"}},
+    {"layer_types", {"\"full_attention\""}},     {"rope_parameters.rope_type", {"\"default\""}},
+    {"rope_scaling.rope_type", {"\"default\""}}, {"rope_scaling.type", {"\"default\""}}};
 
 static void read_config(qwen3 *self, tsr__config *c) {
     enum { MOST = 1 << 20 };
@@ -95,8 +80,9 @@ static void read_config(qwen3 *self, tsr__config *c) {
     self->head_dim = tsr__config_int(c, "head_dim", 128, 2, 4096);
     self->eps = tsr__config_double(c, "rms_norm_eps", 1e-6, 0.0, 1.0);
     self->bias = tsr__config_bool(c, "attention_bias", false) ? TSR__BIAS : TSR__NO_BIAS;
-    read_rope(self, c);
-    refuse_unknown_forms(c);
+    double flat = tsr__config_double(c, "rope_theta", 10000.0, 1.0, 1e12);
+    self->rope_theta = tsr__config_double(c, "rope_parameters.rope_theta", flat, 1.0, 1e12);
+    tsr__config_check_known(c, known, TSR__COUNT(known));
     if (c->status == TSR_OK && (self->heads % self->kv_heads != 0 || self->head_dim % 2 != 0))
         c->status = tsr__fail(c->engine, TSR_FORMAT,
                               "%s: %lld attention heads of %lld channels over %lld key/value heads do not divide",
@@ -107,8 +93,8 @@ static void qwen3_declare(tsr__tree *tree, void *model, tsr__config *c) {
     qwen3 *self = model;
     read_config(self, c);
     int64_t used = taps[N_TAPS - 1];
-    int64_t layers = tsr__config_int(c, "num_hidden_layers", 32, used, 1000);
-    self->final_norm = layers == used;
+    self->layers = tsr__config_int(c, "num_hidden_layers", 32, used, 1000);
+    self->final_norm = self->layers == used;
     if (c->status != TSR_OK) return;
     TSR__CHILD(self, model);
     TSR__EMBEDDING(&self->model, embed_tokens, self->vocab_size, self->hidden_size);
@@ -183,6 +169,16 @@ static void qwen3_forward(tsr__exec *x, const void *model, const tsr__value *in,
     }
 }
 
+/* What lies behind the last tap, and rotary tables that old files hold. */
+static bool qwen3_is_unread(const void *model, const char *name) {
+    static const char layers[] = "model.layers.";
+    static const char *const patterns[] = {"model.norm.*", "lm_head.*", "*.rotary_emb.inv_freq"};
+    bool in_layer = strncmp(name, layers, strlen(layers)) == 0;
+    int64_t number = in_layer ? strtoll(name + strlen(layers), NULL, 10) : -1;
+    return number >= taps[N_TAPS - 1] ? number < ((const qwen3 *)model)->layers
+                                      : tsr__name_matches(name, patterns, TSR__COUNT(patterns));
+}
+
 static void qwen3_input_shapes(const void *model, const tsr__picture *picture, int64_t (*shapes)[TSR_MAX_DIMS]) {
     (void)model;
     for (int i = INPUT_IDS; i <= ATTENTION_MASK; i++) {
@@ -203,6 +199,7 @@ const tsr_model_desc tsr__qwen3 = {
     .input_shapes = qwen3_input_shapes,
     .tp_plan = TSR__TP_RULES(qwen3_tp_plan),
     .heads = qwen3_heads,
+    .is_unread = qwen3_is_unread,
 };
 
 int64_t tsr__qwen3_embedding_dim(const tsr_model *model) { return N_TAPS * ((const qwen3 *)model->self)->hidden_size; }

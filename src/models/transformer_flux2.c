@@ -172,9 +172,7 @@ static void read_config(flux2 *self, tsr__config *c) {
                               "%s: axes_dims_rope must be even numbers that add up to attention_head_dim, %lld; they "
                               "add up to %lld, %lld of them odd",
                               c->path, (long long)self->head_dim, (long long)rotated, (long long)odd);
-    if (c->status == TSR_OK && tsr__config_int(c, "patch_size", 1, 1, 1 << 10) != 1)
-        c->status =
-            tsr__fail(c->engine, TSR_UNSUPPORTED, "%s: patch_size is not 1, which no released model has", c->path);
+    tsr__config_check_known(c, &(tsr__known){"patch_size", {"1"}}, 1);
 }
 
 static void flux2_declare(tsr__tree *tree, void *model, tsr__config *c) {

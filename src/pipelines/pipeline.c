@@ -25,6 +25,9 @@ static tsr_status read_index(tsr_pipeline *p, tsr__config *index) {
     char known[512];
     TSR__TRY(index->status);
     p->desc = tsr__pipeline_desc_find(class_name);
+    if (!*class_name)
+        return tsr__fail(p->engine, TSR_FORMAT, "%s: has no _class_name, so its pipeline is unknown; Tessera has %s",
+                         index->path, tsr__pipeline_classes(known, sizeof known));
     if (!p->desc)
         return tsr__fail(p->engine, TSR_UNSUPPORTED,
                          "%s: the pipeline is a \"%s\", which Tessera does not have; it has %s", index->path,

@@ -167,6 +167,26 @@ static void test_wrong_values(void **state) {
     }
 }
 
+static void test_known_values(void **state) {
+    (void)state;
+    static const tsr__known good[] = {
+        {"s", {"\"other\"", "\"text\""}}, {"t", {"true"}}, {"half", {"1.5"}}, {"absent", {"1"}}, {"null", {"1"}}};
+    static const tsr__known bad[] = {{"mixed", {"1"}}, {"s", {"\"tex\""}}, {"rope.theta", {"1"}}, {"rope", {"\"a\""}}};
+    static const char *const words[] = {"mixed holds \"x\"; Tessera has 1 only",
+                                        "s is \"text\"; Tessera has \"tex\" only", "rope.theta is 10000",
+                                        "rope is an object"};
+    tsr__config c = load(sample);
+    tsr__config_check_known(&c, good, TSR__COUNT(good));
+    assert_int_equal(c.status, TSR_OK);
+    for (size_t i = 0; i < TSR__COUNT(bad); i++) {
+        c.status = TSR_OK;
+        tsr__config_check_known(&c, &bad[i], 1);
+        assert_int_equal(c.status, TSR_UNSUPPORTED);
+        if (!strstr(tsr_engine_message(engine), words[i])) fail_msg("%s", tsr_engine_message(engine));
+    }
+    tsr__config_free(&c);
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     char *path = write_json(sample, sizeof sample - 1);
@@ -187,8 +207,9 @@ static void test_no_memory(void **state) {
 int main(void) {
     engine = test_engine("ref");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_broken), cmocka_unit_test(test_deep),         cmocka_unit_test(test_huge_integer),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_broken),    cmocka_unit_test(test_deep),         cmocka_unit_test(test_huge_integer),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_no_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tsr_engine_destroy(engine);
