@@ -99,12 +99,11 @@ static int run(int argc, char **argv) {
 }
 
 /* A closed stdin, stdout or stderr would give its number to the next file that is opened, and messages would go there.
- */
+ * What takes the place of the first two fails when it is used: nobody wants an input or a result lost. */
 static void open_standard_files(void) {
-    int fd;
-    do fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
+    static const int modes[] = {[STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_WRONLY};
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", modes[fd]); /* the lowest free number is fd */
 }
 
 int main(int argc, char **argv) {

@@ -29,7 +29,6 @@ static int print_ids(job *j, const char *text, size_t length, const char *where)
     putchar('[');
     for (size_t i = 0; i < n; i++) printf("%s%" PRId64, i ? ", " : "", ids[i]);
     puts("]");
-    fflush(stdout); /* whoever asks line by line waits for it; main looks for errors */
     tsr_free(j->session.engine, ids);
     return CLI_DONE;
 }
@@ -46,6 +45,8 @@ static int print_line(job *j, const char *line, size_t length, size_t number) {
         text[n] = '\0';
         result = print_ids(j, text, n, where);
     }
+    if (result == CLI_DONE && (fflush(stdout) != 0 || ferror(stdout))) /* whoever asks line by line waits for it */
+        result = cli_error("standard output: %s", strerror(errno));
     free(text);
     return result;
 }

@@ -51,6 +51,10 @@ bad '' 'not a JSON string'
 bad '"\x01"' 'a control character'
 bad '"\xff"' '.*UTF-8'
 
+name "whoever stops reading ends it"
+yes '"A cat"' | timeout 60 "$TESSERA" tokenize "$klein/tokenizer" --raw --stdin 2> err | head -n 1 > out
+[ "${PIPESTATUS[1]}" -eq 1 ] && grep -q '^tessera: error: standard output: Broken pipe$' err || fail "$(cat err)"
+
 name "special tokens"
 run "$TESSERA" tokenize "$klein/tokenizer" "<|im_start|>" --raw
 [ "$(cat out)" = "[661]" ] || fail "$(cat out)"

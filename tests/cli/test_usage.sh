@@ -85,6 +85,7 @@ expect 2 '--raw does not pad' "$TESSERA" tokenize "$klein" x --raw --max-sequenc
 expect 2 'there is no prompt' "$TESSERA" tokenize "$klein"
 expect 2 '--stdin reads the prompts' "$TESSERA" tokenize "$klein" x --stdin
 expect 2 '--inputs FILE is missing' "$TESSERA" forward "$klein/transformer"
+expect 2 '-o FILE is missing' "$TESSERA" forward "$klein/transformer" --inputs x
 expect 2 '--config FILE is missing' "$TESSERA" bench step --random-weights
 expect 2 '--random-weights is missing' "$TESSERA" bench step --config x
 expect 2 "'image' is not in this version" "$TESSERA" bench image
@@ -120,4 +121,10 @@ name "results that cannot be written are no success"
 "$TESSERA" inspect "$klein" > /dev/full 2> err
 [ $? -eq 1 ] || fail "exit status of inspect > /dev/full"
 grep -q '^tessera: error: standard output: No space left on device$' err || fail "message: $(cat err)"
+for words in "plan $klein --tp 2" "inspect $klein --json" "tokenize $klein a" --help --version; do
+    "$TESSERA" $words >&- 2> err
+    [ $? -eq 1 ] || fail "exit status of $words >&-"
+    [ "$(cat err)" = 'tessera: error: standard output: Bad file descriptor' ] || fail "$words >&-: $(cat err)"
+done
+"$TESSERA" tokenize "$klein" --stdin <&- 2> err && fail "a closed standard input is no input"
 finish
