@@ -118,6 +118,8 @@ cli_progress *cli_progress_start(bool shown);
 void cli_progress_stop(cli_progress *progress);
 /* For tsr_engine_options: user is the cli_progress. Says no after a signal. */
 bool cli_progress_report(void *user, const tsr_progress *report);
+/* A line to say with the first report: as soon as all is checked and the work begins. */
+void cli_progress_announce(cli_progress *progress, const char *line);
 /* A line on stderr that does not collide with the bar; a line of the library's with its level in front. */
 void cli_progress_say(cli_progress *progress, const char *line);
 void cli_progress_log(cli_progress *progress, tsr_log_level level, const char *line);
@@ -137,6 +139,9 @@ bool cli_has_extension(const char *path, const char *extension);
 int cli_check_extension(const char *command, const char *option, const char *path, const char *extension);
 /* The name of picture i of n: out.png, or out.<i>.png of several. free(3). */
 char *cli_picture_name(const char *path, size_t i, size_t n);
+/* Do both names lead to one file, or would they, once it is written? By any spelling and over links; not so for
+ * devices, which lose nothing. */
+bool cli_same_file(const char *a, const char *b);
 /* "1.40 MB" */
 void cli_size_text(double bytes, char out[32]);
 /* Bytes of the UTF-8 character at text, 0 where there is none. */

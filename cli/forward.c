@@ -7,13 +7,11 @@ typedef struct job {
     tsr_model *model;
 } job;
 
-static const char *output_name(const cli_options *o) { return o->output ? o->output : "out.safetensors"; }
-
 /* What a rank does by itself before the model is opened. The output is the first rank's alone. */
 static tsr_status open_files(job *j) {
     tsr_engine *engine = j->session->engine;
     tsr_status status = TSR_OK;
-    if (tsr_engine_rank(engine) == 0) status = tsr_output_check(engine, output_name(j->session->options));
+    if (tsr_engine_rank(engine) == 0) status = tsr_output_check(engine, j->session->options->output);
     if (status == TSR_OK) status = cli_inputs_open(j->session, &j->inputs);
     return tsr_status_agree(engine, status);
 }
@@ -40,9 +38,9 @@ static tsr_status run(job *j) {
     if (status == TSR_OK) status = tsr_status_agree(engine, cli_inputs_read(j->session, j->model, &j->inputs));
     if (status == TSR_OK) status = tsr_model_forward(j->model, j->inputs.tensors, j->inputs.n, &results, &n);
     if (status == TSR_OK && tsr_engine_rank(engine) == 0)
-        status = tsr_safetensors_save(engine, output_name(j->session->options), results, n, NULL);
+        status = tsr_safetensors_save(engine, j->session->options->output, results, n, NULL);
     tsr_tensors_free(engine, results, n);
-    if (status == TSR_OK) cli_session_note(j->session, "saved %s", output_name(j->session->options));
+    if (status == TSR_OK) cli_session_note(j->session, "saved %s", j->session->options->output);
     return status;
 }
 
@@ -57,6 +55,10 @@ static tsr_status forward(cli_session *session, void *user) {
 
 int cli_forward(const cli_options *options) {
     if (!options->inputs) return cli_usage(options->command, "--inputs FILE is missing");
-    int result = cli_check_extension(options->command, "-o", output_name(options), ".safetensors");
+    if (!options->output) return cli_usage(options->command, "-o FILE is missing");
+    if (cli_same_file(options->inputs, options->output))
+        return cli_usage(options->command, "-o %s is the file of --inputs, which would be lost: give another name",
+                         options->output);
+    int result = cli_check_extension(options->command, "-o", options->output, ".safetensors");
     return result == CLI_DONE ? cli_launch(options, forward, NULL) : result;
 }

@@ -14,6 +14,21 @@ typedef struct job {
     bool latents;
 } job;
 
+static size_t n_outputs(const job *j) { return j->latents ? 1 : j->request.n_images; }
+
+/* No file of a run may replace another one of the same run. other: what the option names, or NULL. */
+static int check_distinct(const job *j, const char *option, const char *other) {
+    int result = CLI_DONE;
+    for (size_t i = 0; i < n_outputs(j) && result == CLI_DONE && other; i++) {
+        char *name = cli_picture_name(j->output, i, n_outputs(j));
+        if (cli_same_file(name, other))
+            result = cli_usage(j->options->command, "-o %s and %s %s would write the same file: give two names", name,
+                               option, other);
+        free(name);
+    }
+    return result;
+}
+
 /* What is wrong with the command line is said before anything is opened. */
 static int check_usage(job *j) {
     const cli_options *o = j->options;
@@ -24,12 +39,14 @@ static int check_usage(job *j) {
     if (o->show && j->latents) return cli_usage(o->command, "--show needs pictures; --output-type latent gives none");
     if (o->grid && j->latents) return cli_usage(o->command, "--grid needs pictures; --output-type latent gives none");
     if (o->grid && cli_check_extension(o->command, "--grid", o->grid, ".png") != CLI_DONE) return CLI_USAGE;
-    return cli_check_extension(o->command, "-o", j->output, j->latents ? ".safetensors" : ".png");
+    if (cli_check_extension(o->command, "-o", j->output, j->latents ? ".safetensors" : ".png") != CLI_DONE)
+        return CLI_USAGE;
+    return check_distinct(j, "--grid", o->grid);
 }
 
 /* The first rank alone: the folder may be on its host only. */
 static tsr_status check_outputs(const job *j, tsr_engine *engine) {
-    size_t n = j->latents ? 1 : j->request.n_images;
+    size_t n = n_outputs(j);
     bool first = tsr_engine_rank(engine) == 0;
     tsr_status status = first && j->options->grid ? tsr_output_check(engine, j->options->grid) : TSR_OK;
     for (size_t i = 0; i < n && status == TSR_OK && first; i++) {
@@ -123,11 +140,19 @@ static tsr_status draw(const job *j, cli_session *session, tsr_pipeline **pipeli
     return status;
 }
 
+/* Only once it is sure that there will be pictures of that seed. */
+static void announce_seed(const job *j, cli_session *session) {
+    char line[40];
+    if (j->options->seeds || session->quiet) return;
+    snprintf(line, sizeof line, "seed %" PRIu64, j->request.seed);
+    cli_progress_announce(session->progress, line);
+}
+
 static tsr_status draw_and_save(cli_session *session, void *user) {
     const job *j = user;
     tsr_pipeline *pipeline = NULL;
     tsr_images *images = NULL;
-    if (!j->options->seeds) cli_session_note(session, "seed %" PRIu64, j->request.seed);
+    announce_seed(j, session);
     tsr_status status = draw(j, session, &pipeline, &images);
     if (images && tsr_engine_rank(session->engine) == 0) { /* also where the dump could not be written */
         tsr_status saved = (j->latents ? save_latents : save_pictures)(j, session, images);

@@ -38,7 +38,8 @@ typedef struct option {
 
 /* clang-format off */
 static const option table[] = {
-    {'o', "output", TEXT, G | F, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; out.safetensors)"},
+    {'o', "output", TEXT, G, AT(output), 0, 0, "FILE", "where the result goes (out.png, of several pictures out.0.png ...; latents: out.safetensors)"},
+    {'o', "output", TEXT, F, AT(output), 0, 0, "FILE", "where the result goes (.safetensors)"},
     {'o', "output", TEXT, S, AT(output), 0, 0, "DIR", "the folder to write; replaced if it holds nothing but a saved model"},
     {0, "grid", TEXT, G, AT(grid), 0, 0, "FILE", "all pictures in one PNG as well, small ones enlarged"},
     {0, "max-shard-size", SIZE, S, AT(max_shard_size), 1, INT64_C(1) << 53, "SIZE", "most bytes of weights in a file: 5GB (the default), 500MB, or a number of bytes"},

@@ -27,6 +27,29 @@ int cli_check_extension(const char *command, const char *option, const char *pat
                      (int)stem_length(path), path, extension);
 }
 
+static bool same_entry(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The name behind the folder, and the folder, where that is there. */
+static const char *split_path(const char *path, struct stat *folder, bool *there) {
+    const char *slash = strrchr(path, '/');
+    char *above = slash ? cli_format("%.*s", (int)(slash - path) + 1, path) : cli_format(".");
+    *there = stat(above, folder) == 0;
+    free(above);
+    return slash ? slash + 1 : path;
+}
+
+bool cli_same_file(const char *a, const char *b) {
+    struct stat left, right;
+    bool left_there = stat(a, &left) == 0, right_there = stat(b, &right) == 0;
+    if (left_there || right_there)
+        return left_there && right_there && S_ISREG(left.st_mode) && same_entry(&left, &right);
+    const char *name = split_path(a, &left, &left_there), *other = split_path(b, &right, &right_there);
+    if (!left_there || !right_there) return strcmp(a, b) == 0;
+    return strcmp(name, other) == 0 && same_entry(&left, &right);
+}
+
 char *cli_picture_name(const char *path, size_t i, size_t n) {
     static const char extension[] = ".png";
     if (n == 1 || !cli_has_extension(path, extension)) return cli_format("%s", path);

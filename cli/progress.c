@@ -58,8 +58,9 @@ const char *cli_caught_signal(void) { return caught == SIGINT ? "SIGINT" : caugh
 
 struct cli_progress {
     bool shown, terminal;
-    bool bar;         /* a bar without line end stands on the terminal */
-    tsr_progress now; /* the last report; component is copied below */
+    char announced[64]; /* what is said with the first report, or "" */
+    bool bar;           /* a bar without line end stands on the terminal */
+    tsr_progress now;   /* the last report; component is copied below */
     char component[64];
     double reported, drawn; /* when: the last report, the last line or bar */
     pthread_t heart;
@@ -123,9 +124,15 @@ static void end_bar(cli_progress *p) {
     p->bar = false;
 }
 
+void cli_progress_announce(cli_progress *p, const char *line) {
+    snprintf(p->announced, sizeof p->announced, "tessera: %s\n", line);
+}
+
 bool cli_progress_report(void *user, const tsr_progress *report) {
     cli_progress *p = user;
     if (caught) return false;
+    if (*p->announced) fputs(p->announced, stderr);
+    *p->announced = '\0';
     if (!p->shown) return true;
     const char *component = report->component ? report->component : "";
     pthread_mutex_lock(&p->lock);

@@ -6,7 +6,7 @@ guided=$fixtures/flux2_guidance
 inputs=$guided/forward.safetensors
 
 name "a transformer with guidance, against diffusers; what is no argument is named in one line"
-expect 0 'saved out.safetensors' "$TESSERA" forward "$guided/transformer" --inputs "$inputs" --no-progress
+expect 0 'saved out.safetensors' "$TESSERA" forward "$guided/transformer" --inputs "$inputs" --no-progress -o out.safetensors
 same out.safetensors "$inputs" --only transformer_out --tolerance 1e-4
 [ "$(grep -c ignored err)" -eq 1 ] && grep -q 'transformer_out$' err || fail "ignored: $(cat err)"
 expect 0 'saved ref.safetensors' "$TESSERA" forward "$guided/transformer" --inputs "$inputs" --device ref --no-progress -o ref.safetensors
@@ -39,6 +39,11 @@ edit "$inputs" twice.safetensors rename transformer_in.guidance in.timestep
 f "'timestep' is there twice" twice.safetensors
 f 'none.safetensors' none.safetensors
 f 'missing/x.safetensors: .*No such file' "$inputs" missing/x.safetensors
+cp "$inputs" in.safetensors && ln -s in.safetensors link.safetensors && ln in.safetensors hard.safetensors
+for output in in.safetensors ./in.safetensors link.safetensors hard.safetensors; do
+    expect 2 "-o $output is the file of --inputs" "$TESSERA" forward "$guided/transformer" --inputs in.safetensors -o $output
+done
+cmp -s "$inputs" in.safetensors || fail "the inputs are lost"
 expect 1 'config.json' "$TESSERA" forward "$klein/tokenizer" --inputs "$inputs" -o result/x.safetensors
 expect 1 'scheduler|FlowMatch' "$TESSERA" forward "$klein/scheduler" --inputs "$inputs" -o result/x.safetensors
 finish

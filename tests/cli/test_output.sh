@@ -58,6 +58,15 @@ run "$TESSERA" generate "$klein" x "${tiny[@]}" -n 5 --grid grid.png -o five.png
 [ -s five.4.png ] && grep -q 'saved grid.png: all 5' err || fail "$(cat err)"
 expect 1 'missing/grid.png: ' "$TESSERA" generate "$klein" x "${tiny[@]}" --grid missing/grid.png -o result/x.png
 
+name "a grid that would replace a picture of the same run, by any spelling"
+mkdir here && ln -s here link && ln -s one.png one-link.png
+for grid in result/x.0.png ./result/x.0.png "$work/result/../result/x.0.png"; do
+    expect 2 "-o result/x.0.png and --grid $grid would write the same file" "$TESSERA" generate "$klein" a b --grid "$grid" -o result/x.png
+done
+expect 2 'would write the same file' "$TESSERA" generate "$klein" a --grid link/x.png -o here/x.png
+expect 2 'would write the same file' "$TESSERA" generate "$klein" a --grid one-link.png -o one.png
+expect 1 'no-model: no such folder' "$TESSERA" generate "$work/no-model" a --grid /dev/null -o /dev/null
+
 name "case 30: nothing on stdout"
 run "$TESSERA" generate "$klein" x "${tiny[@]}" -o result/x.png
 [ -s out ] && fail "stdout: $(cat out)"

@@ -29,6 +29,12 @@ alone "$seed"
 same "alone$seed.png" random.png
 differ random.png alone1.png
 
+name "a random seed that draws nothing is not printed: an error stands alone"
+for words in "$work/none a" "$klein a --tp 3" "$klein a -H 65536 -W 65536"; do
+    expect 1 '' "$TESSERA" generate $words -o result/x.png
+    grep -vq '^tessera: error: ' err && fail "$(cat err)"
+done
+
 name "several prompts are one batch; --prompt-file adds more"
 printf 'a green door\r\n\n' > prompts.txt
 run "$TESSERA" generate "$klein" "a red fox" --prompt-file prompts.txt "${tiny[@]}" -o two.png
