@@ -24,7 +24,7 @@ static tsr_status add_up_host(tsr_engine *engine, size_t need[2], size_t *availa
 }
 
 static tsr_status compare_memory(tsr_engine *engine, const char *what, const size_t need[2], size_t available,
-                                 bool force) {
+                                 bool splits, bool force) {
     const double mb = 1e6;
     size_t sum = 0;
     if (!tsr__add(need[0], need[1], &sum)) sum = SIZE_MAX;
@@ -38,14 +38,16 @@ static tsr_status compare_memory(tsr_engine *engine, const char *what, const siz
     }
     return tsr__fail(engine, TSR_NOMEM,
                      "%s needs %.1f MB of memory (%.1f MB weights, %.1f MB activations), but the machine has %.1f MB "
-                     "available; draw smaller, split it over more ranks, or go on with --force",
-                     what, (double)sum / mb, (double)need[0] / mb, (double)need[1] / mb, (double)available / mb);
+                     "available; draw smaller%s, or go on with --force",
+                     what, (double)sum / mb, (double)need[0] / mb, (double)need[1] / mb, (double)available / mb,
+                     splits ? ", split it over more ranks" : "");
 }
 
-tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool force) {
+tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations, bool splits,
+                             bool force) {
     size_t available = tsr__memory_available(""), need[2] = {weights, activations};
     TSR__TRY(add_up_host(engine, need, &available));
-    return tsr_status_agree(engine, compare_memory(engine, what, need, available, force));
+    return tsr_status_agree(engine, compare_memory(engine, what, need, available, splits, force));
 }
 
 /* --- one forward --- */
@@ -173,7 +175,8 @@ static tsr_status run(tsr_model *model, tsr__exec *x, tsr__call *call) {
     tsr__outputs_watch(&outputs, x, model);
     tsr__exec_explain(x, tsr__outputs_modules_wanted(&outputs));
     TSR__TRY(tsr_status_agree(model->engine, tsr__exec_record(x, tsr__call_forward, call, &graph)));
-    TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x), false));
+    TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, 0, tsr__exec_activation_bytes(x),
+                               tsr__model_has_plan(model), false));
     if (!model->loaded) return TSR_OK; /* the shapes are all there is to know */
     TSR__TRY(tsr_status_agree(model->engine, make_room(x, call)));
     return tsr_status_agree(model->engine, tsr__exec_run(x, graph, call));

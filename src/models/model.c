@@ -259,6 +259,8 @@ tsr__tp_plan tsr__model_tp_plan(const tsr_model *model) {
     return plan;
 }
 
+bool tsr__model_has_plan(const tsr_model *model) { return tsr__model_tp_plan(model).rules.n > 0; }
+
 tsr_status tsr__model_mark(tsr_model *model) {
     char known[512];
     tsr__tp_plan plan = tsr__model_tp_plan(model);

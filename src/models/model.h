@@ -105,6 +105,8 @@ TSR_NODISCARD tsr_status tsr__model_mark(tsr_model *model);
  * tsr__tp_split. */
 TSR_NODISCARD tsr_status tsr__model_split(tsr_model *model, tsr__comm *comm, int rank, int degree);
 tsr__tp_plan tsr__model_tp_plan(const tsr_model *model);
+/* False: it is whole wherever it is. */
+bool tsr__model_has_plan(const tsr_model *model);
 /* Weights and sequence as the layout says. Before loading. Local. Errors: also UNSUPPORTED (a class without a context
  * plan), those of tsr__cp_apply. */
 TSR_NODISCARD tsr_status tsr__model_lay_out(tsr_model *model, const tsr__layout *layout);
@@ -142,8 +144,8 @@ void tsr__model_forward(tsr__exec *x, const tsr_model *model, const tsr__value *
 tsr__call tsr__call_for_picture(const tsr_model *model, const tsr__picture *picture);
 
 /* Compares what all ranks of a host need with what it has; TSR_NOMEM with both numbers, or a warning under `force`.
- * Collective over all ranks: all return the same. */
+ * splits: more ranks would each need less. Collective over all ranks: all return the same. */
 TSR_NODISCARD tsr_status tsr__memory_check(tsr_engine *engine, const char *what, size_t weights, size_t activations,
-                                           bool force);
+                                           bool splits, bool force);
 
 #endif

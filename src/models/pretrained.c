@@ -58,7 +58,7 @@ tsr_status tsr_model_load_weights(tsr_model *model) {
     if (model->loaded)
         return tsr__fail(engine, TSR_ARG, "%s: its weights are in memory already", model->desc->class_name);
     size_t bytes = tsr__model_borrows(model) ? 0 : model->weight_bytes;
-    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, bytes, 0, model->force));
+    TSR__TRY(tsr__memory_check(engine, model->desc->class_name, bytes, 0, tsr__model_has_plan(model), model->force));
     return tsr_status_agree(engine, tsr__model_load(model));
 }
 

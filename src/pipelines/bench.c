@@ -50,7 +50,7 @@ static tsr_status measure(tsr__exec *x, tsr_model *model, tsr__call *call, const
     result->weight_bytes = model->weight_bytes;
     result->activation_bytes = tsr__exec_activation_bytes(x);
     TSR__TRY(tsr__memory_check(model->engine, model->desc->class_name, result->weight_bytes, result->activation_bytes,
-                               o->force));
+                               tsr__model_has_plan(model), o->force));
     TSR__TRY(tsr_status_agree(model->engine, tsr__model_load(model)));
     tsr_status status = tsr__exec_reserve(x);
     if (status == TSR_OK) status = make_outputs(model, call);

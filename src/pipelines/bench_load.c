@@ -83,7 +83,7 @@ static tsr_status fits_whole(const bench *b, size_t whole, bool *fits) {
     tsr_engine *engine = b->load.engine;
     if (b->o->mode == TSR_LOAD_STREAMED) return TSR_OK;
     tsr_status status =
-        tsr__memory_check(engine, "the load of everything", whole + b->load.weight_bytes, 0, b->o->force);
+        tsr__memory_check(engine, "the load of everything", whole + b->load.weight_bytes, 0, true, b->o->force);
     *fits = status == TSR_OK;
     if (status != TSR_NOMEM) return status;
     tsr__log(engine, TSR_LOG_WARNING, "whole is left out: %s", engine->message);
@@ -105,7 +105,7 @@ static tsr_status run(bench *b) {
     bool with_whole = false;
     tsr_bench_load_result warm_up = {0};
     TSR__TRY(tsr_status_agree(b->load.engine, size_up(b, &whole)));
-    TSR__TRY(tsr__memory_check(b->load.engine, "the streamed load", b->load.weight_bytes, 0, b->o->force));
+    TSR__TRY(tsr__memory_check(b->load.engine, "the streamed load", b->load.weight_bytes, 0, true, b->o->force));
     TSR__TRY(fits_whole(b, whole, &with_whole));
     if (!b->o->cold) TSR__TRY(measure_round(b, with_whole, &warm_up));
     for (int i = 0; i < b->o->repeats; i++) TSR__TRY(measure_round(b, with_whole, &b->result));

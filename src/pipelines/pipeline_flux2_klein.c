@@ -65,7 +65,8 @@ static tsr_status check_memory(const tsr__flux2_call *c) {
         const tsr_model *model = c->p->models[i];
         size_t weights = c->p->part[i] && !c->p->borrowed[i] && !tsr__model_borrows(model) ? model->weight_bytes : 0;
         size_t activations = c->p->part[i] ? tsr__exec_activation_bytes(c->exec[i]) : 0;
-        TSR__TRY(tsr__memory_check(c->engine, model->component, weights, activations, c->p->force));
+        TSR__TRY(tsr__memory_check(c->engine, model->component, weights, activations, tsr__model_has_plan(model),
+                                   c->p->force));
     }
     return TSR_OK;
 }

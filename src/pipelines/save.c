@@ -41,7 +41,7 @@ static tsr_status check_memory(const job *j) {
         const tsr_model *model = j->p->models[i];
         size_t weights = loads(j->p, i) ? model->weight_bytes : 0;
         TSR__TRY(tsr__memory_check(j->p->engine, model->component, weights, (size_t)largest_tensor(&j->sharded[i]),
-                                   j->p->force));
+                                   tsr__model_has_plan(model), j->p->force));
     }
     return TSR_OK;
 }

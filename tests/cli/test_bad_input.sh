@@ -93,6 +93,11 @@ expect 1 'Flux2Transformer2DModel.*[0-9.]+ [MGT]i?B.*[0-9.]+ [MGT]i?B.*--force' 
 expect 1 '[0-9.]+ [MGT]i?B.*[0-9.]+ [MGT]i?B' \
     "$TESSERA" generate "$klein" x "${tiny[@]}" -H 8192 -W 8192 -n 4000 -o result/out.png
 
+name "what no number of ranks would help is not advised: the VAE is whole, on rank 0"
+expect 1 '^tessera: error: transformer needs .*; draw smaller, split it over more ranks, or go on with --force$' "$TESSERA" generate "$klein" x "${tiny[@]}" -H 65536 -W 65536 -o result/out.png
+side=$(sed -nE 's/.* transformer needs ([0-9.]+) MB .* has ([0-9.]+) MB .*/\1 \2/p' err | awk '{ print int(65536 * sqrt(0.6 * $2 / $1)) }') # there the transformer fits, but not the VAE
+expect 1 '^tessera: error: vae needs .* available; draw smaller, or go on with --force$' "$TESSERA" generate "$klein" x "${tiny[@]}" -H "$side" -W "$side" -o result/out.png
+
 name "a tokenizer of another kind"
 copy_klein m
 printf '%s' '{"version": "1.0", "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},' \
