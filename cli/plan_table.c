@@ -106,18 +106,24 @@ static void print_weights(const tsr_plan *plan, const cli_options *o) {
 
 /* ---- a component ---- */
 
+/* "each of the first 2 ranks holds" */
+static void name_holders(const tsr_plan *plan, const cli_options *o, char *who, size_t size) {
+    size_t holders = 0;
+    for (size_t i = 0; i < plan->n_ranks; i++) holders += plan->ranks[i].weight_bytes > 0;
+    if (o->as_rank >= 0)
+        snprintf(who, size, "rank %" PRId64 " of %" PRId64 " holds", o->as_rank, o->of);
+    else if (holders == plan->n_ranks)
+        snprintf(who, size, "%s", holders == 1 ? "the rank holds" : "each rank holds");
+    else
+        snprintf(who, size, holders == 1 ? "rank 0 alone holds" : "each of the first %zu ranks holds", holders);
+}
+
 static void print_summary(const tsr_plan *plan, const cli_options *o) {
     const tsr_plan_rank *r = &plan->ranks[o->as_rank >= 0 ? o->as_rank : 0];
     char whole[32], part[32], who[64];
     cli_size_text((double)plan->whole_bytes, whole);
     cli_size_text((double)r->bytes_to_read, part);
-    if (o->as_rank >= 0)
-        snprintf(who, sizeof who, "rank %" PRId64 " of %" PRId64 " holds", o->as_rank, o->of);
-    else if (plan->tp_degree == o->tp)
-        snprintf(who, sizeof who, "%s", o->tp == 1 ? "the rank holds" : "each rank holds");
-    else
-        snprintf(who, sizeof who, plan->tp_degree == 1 ? "rank 0 alone holds" : "each of the first %d ranks holds",
-                 plan->tp_degree);
+    name_holders(plan, o, who, sizeof who);
     printf("%s: %s, ", plan->component, plan->class_name);
     if (plan->ring_degree > 1) printf("ring %d x ", plan->ring_degree);
     if (plan->ulysses_degree > 1) printf("ulysses %d x ", plan->ulysses_degree);

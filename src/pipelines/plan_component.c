@@ -10,8 +10,6 @@ static bool has_all_ranks(const tsr__planning *p, const tsr_model *model) {
     return !p->is_pipeline || strcmp(model->component, "transformer") == 0;
 }
 
-static bool has_plan(const tsr_model *model) { return tsr__model_tp_plan(model).rules.n > 0; }
-
 /* --- a model as one rank would have it --- */
 
 typedef struct trial {
@@ -28,7 +26,7 @@ static void end(trial *t) {
 
 static tsr_status make_whole(tsr_model *model) {
     TSR__TRY(tsr__model_unsplit(model));
-    return has_plan(model) ? tsr__model_mark(model) : TSR_OK;
+    return tsr__model_has_plan(model) ? tsr__model_mark(model) : TSR_OK;
 }
 
 /* What a pipeline keeps beside a forward: the text of each pass, and latents, which a further pass adds its prediction
@@ -80,7 +78,7 @@ tsr_status tsr__plan_degrees(tsr_model *model, int counts[TSR_MAX_DEGREES], size
     tsr__tp_plan tp = tsr__model_tp_plan(model);
     size_t found = 0;
     for (int d = 1; d <= TSR_MAX_DEGREES; d++)
-        if (d == 1 || (has_plan(model) && tsr__tp_degree_fits(model->self, &tp, d))) counts[found++] = d;
+        if (d == 1 || (tsr__model_has_plan(model) && tsr__tp_degree_fits(model->self, &tp, d))) counts[found++] = d;
     *n = found;
     return TSR_OK;
 }
@@ -89,7 +87,7 @@ tsr_status tsr__plan_degrees(tsr_model *model, int counts[TSR_MAX_DEGREES], size
 static int degree_among(const tsr__planning *p, tsr_model *model, int ranks) {
     int asked = p->parallel.text_encoder_tp;
     if (has_all_ranks(p, model)) return ranks / p->context;
-    if (!has_plan(model)) return 1;
+    if (!tsr__model_has_plan(model)) return 1;
     return asked && asked <= ranks ? asked : tsr__model_largest_degree(model, ranks);
 }
 
@@ -228,13 +226,24 @@ static tsr_status add_problem(tsr_engine *engine, tsr_plan *plan, char *text) {
     return TSR_OK;
 }
 
-/* Rank 0 needs as much as any other. A plan of the caller's own may not work at each degree that it divides. */
+static void drop_degree(tsr_plan *plan, int degree) {
+    size_t kept = 0;
+    for (size_t i = 0; i < plan->n_degrees; i++)
+        if (plan->degrees[i] != degree) plan->degrees[kept++] = plan->degrees[i];
+    plan->n_degrees = kept;
+}
+
+/* Rank 0 needs as much as any other. Not each degree that divides the weights works: beside those that share the
+ * sequence it may not, which is nobody's fault; nor may a plan of the caller's own, which is a problem. */
 static tsr_status plan_size(const tsr__planning *p, tsr_model *model, int ranks, tsr_plan *plan) {
     trial t;
     int degree = degree_among(p, model, ranks);
     tsr_status status = begin(p, model, 0, degree, &t);
-    if (status == TSR_SHAPE)
+    if (status == TSR_SHAPE) {
+        drop_degree(plan, degree);
+        if (p->context > 1) return TSR_OK;
         return add_problem(p->engine, plan, tsr__format(p->engine, "tp %d: %s", degree, p->engine->message));
+    }
     TSR__TRY(status);
     size_t sum = 0, memory = p->options.memory_per_rank;
     bool fits = tsr__add(t.needs.weight_bytes, t.needs.activation_bytes, &sum) && (!memory || sum <= memory);
@@ -244,14 +253,19 @@ static tsr_status plan_size(const tsr__planning *p, tsr_model *model, int ranks,
 }
 
 static tsr_status compare_memory(const tsr__planning *p, tsr_plan *plan) {
-    const double gb = 1e9;
+    static const struct {
+        double bytes;
+        const char *name;
+    } units[] = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}};
     const tsr_plan_rank *first = &plan->ranks[0];
-    size_t needed = first->weight_bytes + first->activation_bytes;
+    size_t needed = first->weight_bytes + first->activation_bytes, u = 0;
+    double memory = (double)p->options.memory_per_rank;
     tsr__text text = {.engine = p->engine};
     if (!p->options.memory_per_rank || needed <= p->options.memory_per_rank) return TSR_OK;
-    tsr__text_format(&text, "rank 0 needs %.2f GB (%.2f GB weights, %.2f GB activations), but has %.2f GB; ",
-                     (double)needed / gb, (double)first->weight_bytes / gb, (double)first->activation_bytes / gb,
-                     (double)p->options.memory_per_rank / gb);
+    while (u + 1 < TSR__COUNT(units) && memory < units[u].bytes) u++;
+    tsr__text_format(&text, "rank 0 needs %.2f %s (%.2f weights, %.2f activations), but has %.2f; ",
+                     (double)needed / units[u].bytes, units[u].name, (double)first->weight_bytes / units[u].bytes,
+                     (double)first->activation_bytes / units[u].bytes, memory / units[u].bytes);
     const char *lead = "ranks that would do: ";
     for (size_t i = 0; i < plan->n_sizes; i++) {
         if (!plan->sizes[i].fits) continue;

@@ -40,12 +40,19 @@ plan '"step": \{"passes": 2, "collectives": \[\{"op": "allreduce", "axis": "tp",
 
 name "the memory of a rank"
 plan ', of 2[.]00 MB: 1: [0-9.]+ MB too much, 2: [0-9.]+ MB fits, 4: ' "$klein/transformer" -H 256 -W 256 --max-sequence-length 64 --threads 1 --memory-per-rank 2MB
-plan '^problem: transformer: rank 0 needs 0[.]0. GB .*; ranks that would do: 2, 4$' "$klein/transformer" -H 256 -W 256 --max-sequence-length 64 --threads 1 --memory-per-rank 2MB
+plan '^problem: transformer: rank 0 needs 2[.][0-9]+ MB [(]0[.]74 weights, .*, but has 2[.]00; ranks that would do: 2, 4$' "$klein/transformer" -H 256 -W 256 --max-sequence-length 64 --threads 1 --memory-per-rank 2MB
 plan ', of 1[.]57 GB: 1: ' "$klein/transformer" --memory-per-rank 1.46GiB
+plan '^problem: transformer: rank 0 needs [0-9.]+ kB .*, but has 0[.]50; no number of ranks' "$klein/transformer" --memory-per-rank 500
 plan '"fits": false\}, .*"fits": true\}\],' "$klein/transformer" -H 256 -W 256 --max-sequence-length 64 --threads 1 --memory-per-rank 2000000 --json
 for wrong in much 5XB -1GB 0 GB; do
     expect 2 "memory-per-rank takes a size" "$TESSERA" plan "$klein" --memory-per-rank "$wrong"
 done
+
+name "ranks that share a sequence: degrees that do not work beside them are no problems, and not possible"
+plan 'ulysses 4 x tp 1, each rank holds and reads 738.69 kB of 738.69 kB; possible degrees: 1$' "$klein/transformer" --ulysses 4
+plan '"tp_degrees": \[1, 2\], "problems": \[\]' "$klein/transformer" --ulysses 2 --json
+plan '^vae: .* rank 0 alone holds' "$klein" --ring 2
+plan '^text_encoder: .* rank 0 alone holds' "$klein" --ring 2 --text-encoder-tp 1
 
 name "JSON: the keys of CLI.md"
 plan '"ranks": \[\{"rank": 0, "weight_bytes": 371584, "activation_bytes": [0-9]+, "bytes_to_read": 371584\}, \{"rank": 1, ' "$klein/transformer" --tp 2 --json
