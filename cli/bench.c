@@ -71,7 +71,6 @@ static int check_usage(const cli_options *o) {
     if (strcmp(what, "step") != 0)
         return cli_usage(o->command, "unknown measurement '%s'; there are 'step', 'load' and 'collectives'", what);
     if (o->n_arguments > 1) return cli_usage(o->command, "too much: '%s'", o->arguments[1]);
-    if (o->cold || o->mode) return cli_usage(o->command, "--cold and --mode belong to bench load");
     if (!o->config) return cli_usage(o->command, "--config FILE is missing");
     if (!o->random) return cli_usage(o->command, "--random-weights is missing; no checkpoint is read");
     return CLI_DONE;
@@ -100,6 +99,7 @@ static tsr_status step(cli_session *session, void *user) {
 
 static int bench_step(const cli_options *options) {
     int result = check_usage(options);
+    if (result == CLI_DONE) result = cli_want_folder(options->config, CLI_COMPONENT);
     if (result != CLI_DONE) return result;
     tsr_bench_step_options o = TSR_BENCH_STEP_OPTIONS_INIT;
     o.config = options->config;

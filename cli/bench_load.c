@@ -96,7 +96,9 @@ static tsr_status load(cli_session *session, void *user) {
 }
 
 int cli_bench_load(const cli_options *options) {
-    if (options->n_arguments < 2) return cli_usage(options->command, "bench load FOLDER: the folder is missing");
+    if (options->n_arguments < 2 || !*options->arguments[1])
+        return cli_usage(options->command, "bench load FOLDER: the folder is missing");
+    if (cli_want_folder(options->arguments[1], CLI_COMPONENT) != CLI_DONE) return CLI_FAILED;
     cli_options layout = *options; /* a rank that is imagined is alone */
     if (options->as_rank >= 0) layout.tp = 1;
     if (!options->repeats) layout.repeats = 5;

@@ -86,7 +86,8 @@ void cli_layout_close(cli_session *session, cli_layout *layout);
 
 typedef struct cli_request {
     const cli_options *options;
-    char *file;           /* bytes of --prompt-file, which prompts point into */
+    const char *source;   /* how messages call --prompt-file */
+    char *file;           /* its bytes, which prompts point into */
     const char **prompts; /* [n_prompts] */
     size_t n_prompts, n_images;
     uint64_t seed; /* where the options name none */
@@ -131,6 +132,18 @@ void cli_watch_engine(const tsr_engine *engine);
 /* The name of the signal that came, or NULL. */
 const char *cli_caught_signal(void);
 
+/* ---- folder.c ---- */
+
+typedef enum cli_folder { CLI_PIPELINE, CLI_COMPONENT, CLI_TOKENIZER } cli_folder;
+
+bool cli_folder_has(const char *folder, const char *name);
+bool cli_folder_is(const char *path, cli_folder kind);
+/* A component and no pipeline. */
+bool cli_is_component(const char *path);
+/* CLI_FAILED after a message where the folder is of another kind alone. What else is wrong with it is for the library
+ * to say. */
+int cli_want_folder(const char *path, cli_folder wanted);
+
 /* ---- output.c ---- */
 
 bool cli_has_extension(const char *path, const char *extension);
@@ -146,7 +159,8 @@ bool cli_same_file(const char *a, const char *b);
 void cli_size_text(double bytes, char out[32]);
 /* Bytes of the UTF-8 character at text, 0 where there is none. */
 size_t cli_utf8_length(const char *text);
-bool cli_is_utf8(const char *text);
+/* Bytes of the text up to its end, or to the first that is not UTF-8. */
+size_t cli_utf8_valid(const char *text);
 /* As a JSON string; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *text);
 

@@ -60,5 +60,6 @@ int cli_forward(const cli_options *options) {
         return cli_usage(options->command, "-o %s is the file of --inputs, which would be lost: give another name",
                          options->output);
     int result = cli_check_extension(options->command, "-o", options->output, ".safetensors");
+    if (result == CLI_DONE) result = cli_want_folder(options->arguments[0], CLI_COMPONENT);
     return result == CLI_DONE ? cli_launch(options, forward, NULL) : result;
 }

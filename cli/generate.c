@@ -35,7 +35,6 @@ static int check_usage(job *j) {
     j->latents = o->output_type && strcmp(o->output_type, "latent") == 0;
     j->output = o->output ? o->output : j->latents ? "out.safetensors" : "out.png";
     if (o->dump_blocks && !o->dump) return cli_usage(o->command, "--dump-blocks needs --dump DIR");
-    if (o->show && o->no_show) return cli_usage(o->command, "--show and --no-show contradict each other");
     if (o->show && j->latents) return cli_usage(o->command, "--show needs pictures; --output-type latent gives none");
     if (o->grid && j->latents) return cli_usage(o->command, "--grid needs pictures; --output-type latent gives none");
     if (o->grid && cli_check_extension(o->command, "--grid", o->grid, ".png") != CLI_DONE) return CLI_USAGE;
@@ -98,7 +97,7 @@ static tsr_status save_picture(const job *j, tsr_engine *engine, const tsr_image
                           "steps",    steps,
                           "size",     size,
                           "guidance", guidance,
-                          "model",    cli_is_utf8(j->model) ? j->model : "",
+                          "model",    !j->model[cli_utf8_valid(j->model)] ? j->model : "",
                           "layout",   layout,
                           "Software", software,
                           NULL};
@@ -167,6 +166,7 @@ int cli_generate(const cli_options *options) {
     job j = {.options = options, .model = options->arguments[0]};
     int result = cli_request_open(options, &j.request);
     if (result == CLI_DONE) result = check_usage(&j);
+    if (result == CLI_DONE) result = cli_want_folder(j.model, CLI_PIPELINE);
     if (result == CLI_DONE && !options->seeds) result = draw_seed(&j);
     if (result == CLI_DONE) result = cli_launch(options, draw_and_save, &j);
     cli_request_close(&j.request);

@@ -18,14 +18,6 @@ typedef struct found {
     char *degrees; /* of tensor parallelism, "1, 2, 4"; NULL: the class has no plan */
 } found;
 
-static bool exists(const char *folder, const char *name) {
-    struct stat at;
-    char *path = cli_format("%s/%s", folder, name);
-    bool there = stat(path, &at) == 0;
-    free(path);
-    return there;
-}
-
 static bool is_folder(const char *path) {
     struct stat at;
     return stat(path, &at) == 0 && S_ISDIR(at.st_mode);
@@ -72,7 +64,7 @@ static bool trim_object(char *text) {
 static char *read_config(const char *folder, found *f) {
     static const char *const names[] = {"model_index.json", "config.json", "scheduler_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !f->config_path; i++) {
-        if (!exists(folder, names[i])) continue;
+        if (!cli_folder_has(folder, names[i])) continue;
         f->config_path = cli_format("%s/%s", folder, names[i]);
         f->is_pipeline = i == 0;
     }
@@ -108,13 +100,11 @@ static void find_degrees(tsr_engine *engine, const char *path, found *f) {
 
 /* NULL, or what is wrong, for free(3). *f is to be forgotten in either case. */
 static char *look(tsr_engine *engine, const char *path, found *f) {
-    static const char *const tokenizer_files[] = {"tokenizer_config.json", "tokenizer.json", "vocab.json"};
-    bool folder = is_folder(path), tokenizer = false;
+    bool folder = is_folder(path);
     char *problem = folder ? read_config(path, f) : NULL;
     if (problem) return problem;
-    for (size_t i = 0; i < 3 && folder && !f->config; i++) tokenizer |= exists(path, tokenizer_files[i]);
     tsr_status status = TSR_OK;
-    if (tokenizer) {
+    if (!f->config && cli_folder_is(path, CLI_TOKENIZER)) {
         status = tsr_tokenizer_from_pretrained(engine, path, &f->tokenizer);
     } else if (!f->config || (!f->is_pipeline && holds_weights(path))) {
         status = tsr_checkpoint_open(engine, path, &f->weights);
@@ -285,17 +275,23 @@ static void print_json(tsr_engine *engine, const char *path, const found *f) {
 
 int cli_inspect(const cli_options *options) {
     const char *path = options->arguments[0];
+    struct stat at;
     cli_session session;
+    char *folder = NULL, *problem = NULL;
     int result = cli_session_open(options, &session);
     if (result != CLI_DONE) return result;
     found f = {0};
-    char *problem = look(session.engine, path, &f);
+    if (stat(path, &at) != 0 && tsr_hub_resolve(session.engine, path, &folder) != TSR_OK)
+        problem = cli_format("%s", tsr_engine_message(session.engine));
+    if (folder) path = folder;
+    if (!problem) problem = look(session.engine, path, &f);
     if (problem)
         result = cli_error("%s", problem);
     else
         (options->json ? print_json : print_all)(session.engine, path, &f);
     free(problem);
     forget(&f);
+    tsr_free(session.engine, folder);
     cli_session_close(&session);
     return result;
 }

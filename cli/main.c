@@ -20,7 +20,7 @@ static const cli_command commands[] = {
      "tessera forward ./FLUX.2-klein-4B/transformer --inputs in.safetensors -o out.safetensors", 1, 1, true,
      cli_forward},
     {"inspect", CLI_INSPECT, "FILE_OR_DIR [--json]",
-     "Lists the tensors of a safetensors file, or the configs, tensors and tokenizers of a folder.",
+     "Lists the tensors of a safetensors file, or the configs, tensors and tokenizers of a folder or a Hub name.",
      "tessera inspect ./FLUX.2-klein-4B/transformer", 1, 1, false, cli_inspect},
     {"tokenize", CLI_TOKENIZE, "MODEL PROMPT | MODEL --stdin [options]",
      "Prints the token ids of a prompt as the pipeline makes them: template, truncation, padding.",

@@ -20,7 +20,6 @@ int cli_check_extension(const char *command, const char *option, const char *pat
     if (cli_has_extension(path, extension)) return CLI_DONE;
     if (stat(path, &at) == 0 && !S_ISREG(at.st_mode)) return CLI_DONE;
     size_t n = strlen(path);
-    if (n == 0) return cli_usage(command, "the name of the output is empty");
     if (path[n - 1] == '/')
         return cli_usage(command, "%s: the output must be a file with a name in %s", path, extension);
     return cli_usage(command, "%s: Tessera writes %s files only; use %s '%.*s%s'", path, extension, option,
@@ -79,13 +78,11 @@ size_t cli_utf8_length(const char *text) {
     return good ? n : 0;
 }
 
-bool cli_is_utf8(const char *text) {
-    while (*text) {
-        size_t n = cli_utf8_length(text);
-        if (!n) return false;
-        text += n;
-    }
-    return true;
+size_t cli_utf8_valid(const char *text) {
+    size_t at = 0;
+    for (size_t n; (n = cli_utf8_length(text + at)); at += n)
+        ;
+    return at;
 }
 
 void cli_print_json_string(const char *text) {

@@ -1,17 +1,4 @@
-#include <stdlib.h>
-#include <sys/stat.h>
-
 #include "cli.h"
-
-/* A component is a folder with config.json and no model_index.json; all else is for the pipeline to find. */
-static bool is_component(const char *path) {
-    struct stat at;
-    char *config = cli_format("%s/config.json", path), *index = cli_format("%s/model_index.json", path);
-    bool found = stat(config, &at) == 0 && stat(index, &at) != 0;
-    free(config);
-    free(index);
-    return found;
-}
 
 static tsr_status save_component(cli_session *session, const tsr_parallel_config *parallel,
                                  const tsr_save_options *how) {
@@ -47,7 +34,7 @@ static tsr_status save(cli_session *session, void *user) {
     how.max_shard_size = (uint64_t)o->max_shard_size;
     tsr_status status = cli_layout_open(session, &layout);
     if (status == TSR_OK)
-        status = (is_component(o->arguments[0]) ? save_component : save_pipeline)(session, &layout.parallel, &how);
+        status = (cli_is_component(o->arguments[0]) ? save_component : save_pipeline)(session, &layout.parallel, &how);
     cli_layout_close(session, &layout);
     if (status == TSR_OK) cli_session_note(session, "saved %s", o->output);
     return status;

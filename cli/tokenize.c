@@ -88,6 +88,8 @@ static int check_usage(const cli_options *o) {
 int cli_tokenize(const cli_options *options) {
     job j = {.options = options};
     int result = check_usage(options);
+    if (result == CLI_DONE)
+        result = cli_want_folder(options->arguments[0], options->raw ? CLI_TOKENIZER : CLI_PIPELINE);
     if (result == CLI_DONE) result = cli_session_open(options, &j.session);
     if (result != CLI_DONE) return result;
     result = run(&j);

@@ -254,16 +254,31 @@ static tsr_status verify(cli_session *session, void *user) {
     return status;
 }
 
-int cli_verify(const cli_options *o) {
-    if (cli_n_ranks(o) == 1 && !o->against)
-        return cli_usage(o->command, "on one rank there is nothing to compare: give --tp N, or --against DUMP");
+/* What is missing or too much is said before that there is nothing to compare with. */
+static int check_usage(const cli_options *o) {
+    const char *model = o->arguments[0];
+    if (cli_is_component(model) && !o->inputs)
+        return cli_usage(o->command, "%s is a component: --inputs FILE is missing", model);
     if (o->inputs && o->n_arguments > 1)
         return cli_usage(o->command, "'%s' is too much: a component is run on --inputs, a pipeline on a prompt",
                          o->arguments[1]);
-    if (o->inputs) return cli_launch(o, verify, NULL);
+    return o->inputs ? cli_want_folder(model, CLI_COMPONENT) : CLI_DONE;
+}
+
+static int launch(const cli_options *o, cli_request *request) {
+    if (cli_n_ranks(o) == 1 && !o->against)
+        return cli_usage(o->command, "on one rank there is nothing to compare: give --tp N, or --against DUMP");
+    return cli_launch(o, verify, request);
+}
+
+int cli_verify(const cli_options *o) {
+    int result = check_usage(o);
+    if (result != CLI_DONE) return result;
+    if (o->inputs) return launch(o, NULL);
     cli_request request;
-    int result = cli_request_open(o, &request);
-    if (result == CLI_DONE) result = cli_launch(o, verify, &request);
+    result = cli_request_open(o, &request);
+    if (result == CLI_DONE) result = cli_want_folder(o->arguments[0], CLI_PIPELINE);
+    if (result == CLI_DONE) result = launch(o, &request);
     cli_request_close(&request);
     return result;
 }

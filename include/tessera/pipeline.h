@@ -24,6 +24,11 @@ typedef struct tsr_pipeline_options {
 #define TSR_PIPELINE_OPTIONS_INIT                                                                                      \
     { sizeof(tsr_pipeline_options), TSR_DTYPE_NONE, false, NULL, NULL, NULL, NULL, NULL }
 
+/* The folder of `model`: itself, or of a Hub name ("org/name") the snapshot that the local Hugging Face cache holds.
+ * *folder is owned by the caller (tsr_free). Local. Errors: ARG (a file), IO (not there; for a Hub name the message
+ * holds the command that downloads it), NOMEM. Source: huggingface_hub, snapshot_download with local_files_only. */
+TSR_API TSR_NODISCARD tsr_status tsr_hub_resolve(tsr_engine *engine, const char *model, char **folder);
+
 /* Opens a diffusers pipeline folder: model_index.json, the configs and the headers of all weights, the tokenizer.
  * Checks all of it, but reads no weight: each component is loaded for its phase of tsr_pipeline_generate and released
  * after it. `model` is a folder, or a Hub name ("org/name") that the local Hugging Face cache holds. options may be

@@ -109,6 +109,7 @@ static const struct {
     {"<?xml", "an XML page, as a failed download leaves; download the file again"},
     {"PK\3\4", "a zip archive (PyTorch .bin or .pt pickle); save the model as safetensors"},
     {"\x80", "a pickle (PyTorch .bin or .pt); save the model as safetensors"},
+    {"\x89PNG", "a PNG picture, which holds no model"},
     {"GGUF", "a GGUF file; use the model's diffusers folder with safetensors"},
 };
 

@@ -55,6 +55,9 @@ static tsr_status read_length(tsr__safetensors *f, uint64_t size, uint64_t *leng
                          "%s: is too short to be a safetensors file: expected at least %d bytes, has %llu (incomplete "
                          "download?); download it again",
                          f->path, LENGTH_BYTES, (ull)size);
+    if (value > TSR__SAFETENSORS_MAX_HEADER && start[0] == '{')
+        return tsr__fail(f->engine, TSR_FORMAT, "%s: is a JSON file; give a safetensors file, or the folder of a model",
+                         f->path);
     if (value > TSR__SAFETENSORS_MAX_HEADER)
         return tsr__fail(f->engine, TSR_FORMAT,
                          "%s: is not a safetensors file: it announces a header of %llu bytes, more than the %d allowed",

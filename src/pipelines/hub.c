@@ -58,14 +58,14 @@ static char *find_in_cache(tsr_engine *engine, const char *model) {
     return folder;
 }
 
-tsr_status tsr__hub_resolve(tsr_engine *engine, const char *model, char **folder) {
+tsr_status tsr_hub_resolve(tsr_engine *engine, const char *model, char **folder) {
     if (tsr__path_exists(model)) {
         if (!tsr__path_is_folder(model))
             return tsr__fail(engine, TSR_ARG, "%s: not a folder; give the folder that holds model_index.json", model);
         *folder = tsr__strdup(engine, model);
         return *folder ? TSR_OK : TSR_NOMEM;
     }
-    if (!is_hub_name(model)) return tsr__fail(engine, TSR_IO, "%s: no such folder", model);
+    if (!is_hub_name(model)) return tsr__fail(engine, TSR_IO, "%s: no such folder or file", model);
     char *found = find_in_cache(engine, model);
     if (!found || !tsr__path_is_folder(found)) {
         tsr__free(engine, found);

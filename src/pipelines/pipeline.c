@@ -123,7 +123,7 @@ static tsr_status split_models(tsr_pipeline *p, int encoder_tp) {
 static tsr_status open_files(tsr_pipeline *p, const char *model, int asked, int *encoder_tp) {
     if (p->dtype != TSR_DTYPE_NONE && p->dtype != TSR_F32 && p->dtype != TSR_BF16 && p->dtype != TSR_F16)
         return tsr__fail(p->engine, TSR_ARG, "dtype %s: give float32, bfloat16 or float16", tsr_dtype_name(p->dtype));
-    TSR__TRY(tsr__hub_resolve(p->engine, model, &p->folder));
+    TSR__TRY(tsr_hub_resolve(p->engine, model, &p->folder));
     TSR__TRY(tsr__pipeline_open_index(p));
     TSR__TRY(open_models(p));
     TSR__TRY(open_rest(p));

@@ -50,10 +50,6 @@ TSR_NODISCARD tsr_status tsr__pipeline_open_index(tsr_pipeline *p);
 const tsr_pipeline_desc *tsr__pipeline_desc_find(const char *class_name);
 const char *tsr__pipeline_classes(char *text, size_t size);
 
-/* The folder of `model`: itself if it is one, else the snapshot that the local Hugging Face cache holds of that Hub
- * name. Errors: IO (says which command downloads it). Owner of *folder: the caller. */
-TSR_NODISCARD tsr_status tsr__hub_resolve(tsr_engine *engine, const char *model, char **folder);
-
 /* --- stages --- */
 
 /* Tensors of a call that are written as stages.safetensors. */

@@ -3,6 +3,9 @@
 #include "base/text.h"
 #include "pipelines/flux2.h"
 #include "pipelines/registry.h"
+#include "tokenizers/tokenizer.h"
+
+#include <string.h>
 
 static tsr_status klein_read_index(tsr_pipeline *p, tsr__config *index) {
     p->is_distilled = tsr__config_bool(index, "is_distilled", false);
@@ -12,6 +15,7 @@ static tsr_status klein_read_index(tsr_pipeline *p, tsr__config *index) {
 /* ids [S] of one prompt in the chat form of klein, cut at its end or padded on the right; mask [S] is 1 for the prompt.
  */
 static tsr_status tokenize(const tsr_pipeline *p, const char *prompt, int64_t S, int64_t *ids, int64_t *mask) {
+    TSR__TRY(tsr__tokenizer_check_text(p->engine, "the prompt", prompt, strlen(prompt)));
     tsr__text chat = {.engine = p->engine};
     tsr__text_format(&chat, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", prompt);
     int64_t *found = NULL, pad = tsr_tokenizer_pad_id(p->tokenizer);

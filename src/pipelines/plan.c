@@ -189,7 +189,7 @@ tsr_status tsr_plan_make(tsr_engine *engine, const char *path, const tsr_plan_op
     if (tsr__path_exists(path))
         folder = tsr__strdup(engine, path);
     else
-        TSR__TRY(tsr__hub_resolve(engine, path, &folder));
+        TSR__TRY(tsr_hub_resolve(engine, path, &folder));
     if (!folder) return TSR_NOMEM;
     tsr_status status = make_plans(&p, folder, plans, n);
     tsr__free(engine, folder);

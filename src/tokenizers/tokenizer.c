@@ -227,15 +227,19 @@ static tsr_status encode_text(encoding *e, const char *text, size_t n) {
     return TSR_OK;
 }
 
+tsr_status tsr__tokenizer_check_text(tsr_engine *engine, const char *what, const char *text, size_t length) {
+    size_t valid = tsr__utf8_valid(text, length);
+    if (valid == length) return TSR_OK;
+    return tsr__fail(engine, TSR_ARG, "%s is not UTF-8 at byte %zu (0x%02x); give it in UTF-8", what, valid,
+                     (unsigned)(unsigned char)text[valid]);
+}
+
 tsr_status tsr_tokenizer_encode(tsr_tokenizer *t, const char *text, size_t length, bool add_special_tokens,
                                 int64_t **ids, size_t *n) {
     enum { LONGEST = 1 << 28 }; /* NFC makes it three times as long at most, and positions are int32_t */
     (void)add_special_tokens;   /* no supported kind adds any: see check_post_processor */
     if (length > LONGEST) return tsr__fail(t->engine, TSR_ARG, "a text of %zu bytes is too long to tokenize", length);
-    size_t valid = tsr__utf8_valid(text, length);
-    if (valid < length)
-        return tsr__fail(t->engine, TSR_ARG, "the text is not UTF-8 at byte %zu (0x%02x); give it in UTF-8", valid,
-                         (unsigned)(unsigned char)text[valid]);
+    TSR__TRY(tsr__tokenizer_check_text(t->engine, "the text", text, length));
     encoding e = {.tokenizer = t, .ids = {.engine = t->engine}};
     tsr_status status = encode_text(&e, text, length);
     if (status != TSR_OK) {

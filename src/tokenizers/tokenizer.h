@@ -47,4 +47,8 @@ TSR_NODISCARD tsr_status tsr__tokenizer_read_max_length(tsr_engine *engine, cons
  * Errors: IO, FORMAT, NOMEM. */
 TSR_NODISCARD tsr_status tsr__tokenizer_max_length(tsr_engine *engine, const char *folder, int64_t *out);
 
+/* Refuses what is not UTF-8, by the place in it. what: how the message calls the text. Errors: ARG. */
+TSR_NODISCARD tsr_status tsr__tokenizer_check_text(tsr_engine *engine, const char *what, const char *text,
+                                                   size_t length);
+
 #endif

@@ -11,7 +11,15 @@ change() {
 name "what is no pipeline folder"
 refuse "$work/none: no such folder" "$work/none"
 refuse 'some-org/some-model: .*hf download some-org/some-model' some-org/some-model
-refuse 'model_index.json: ' "$klein/vae"
+for part in vae transformer tokenizer; do
+    refuse "$part: this is the folder of a (component|tokenizer); give that of a pipeline, which holds model_index.json" "$klein/$part"
+    expect 1 "$part: this is the folder of a .*; give that of a pipeline" "$TESSERA" tokenize "$klein/$part" x
+done
+expect 1 'klein: this is the folder of a pipeline; give that of a tokenizer' "$TESSERA" tokenize "$klein" x --raw
+for command in "forward $klein --inputs x -o result/x.safetensors" "bench load $klein" "verify $klein --inputs x --tp 2"; do
+    expect 1 'klein: this is the folder of a pipeline; give that of a component, which holds config.json' "$TESSERA" $command
+done
+mkdir empty && refuse 'empty/model_index.json: ' empty
 refuse 'not a folder' "$klein/model_index.json"
 
 name "broken JSON"

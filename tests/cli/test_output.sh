@@ -114,6 +114,7 @@ cp -rs "$klein" hf/hub/models--some-org--klein/snapshots/abc123
 expect 0 'saved hub.png' env -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE HF_HOME="$work/hf" \
     "$TESSERA" generate some-org/klein "a red fox" "${tiny[@]}" -o hub.png
 same hub.png plain.png
+expect 0 "^hf/hub/.*/abc123: Flux2KleinPipeline$" env -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE HF_HOME=hf "$TESSERA" inspect some-org/klein
 
 name "case 28: a prompt is no format"
 prompt='%s %d %n {} \ "quoted" '\''too'\'''

@@ -132,7 +132,12 @@ grep -q 'to_qkv_mlp_proj#0", "shape": \[1, 276, [0-9]*\], "compared": 65536' out
 
 name "usage"
 expect 2 'on one rank there is nothing to compare: give --tp N, or --against DUMP' "${v[@]}"
-expect 2 'there is no prompt' "$TESSERA" verify "$klein" --tp 2
+for ranks in 1 2; do
+    expect 2 'there is no prompt' "$TESSERA" verify "$klein" --tp $ranks
+    expect 2 'transformer is a component: --inputs FILE is missing' "$TESSERA" verify "$klein/transformer" --tp $ranks
+    expect 2 'transformer is a component: --inputs FILE is missing' "$TESSERA" verify "$klein/transformer" x --tp $ranks
+    expect 2 '--steps: verify with --inputs takes no such option' "$TESSERA" verify "$klein/transformer" --inputs y --steps 3 --tp $ranks
+done
 expect 2 "'x' is too much" "$TESSERA" verify "$klein" x --inputs y --tp 2
 for value in -1 x nan ""; do expect 2 "--atol takes a number" "${v[@]}" --tp 2 --atol "$value"; done
 expect 2 'unknown option --dump' "${v[@]}" --tp 2 --dump x
