@@ -43,5 +43,7 @@ static tsr_status measure(cli_session *session, void *user) {
 
 int cli_bench_collectives(const cli_options *options) {
     if (options->n_arguments > 1) return cli_usage(options->command, "too much: '%s'", options->arguments[1]);
+    if (cli_n_ranks(options) == 1 && tsr_launcher_size() <= 1)
+        return cli_usage(options->command, "bench collectives needs ranks to send between: give --tp N");
     return cli_launch(options, measure, NULL);
 }

@@ -27,6 +27,8 @@ static bool read_axis(const char *axis, size_t n, cli_options *o, int64_t **degr
 }
 
 static int read_mesh(cli_options *o) {
+    const int64_t *seen[3];
+    size_t n_seen = 0;
     for (const char *axis = o->mesh, *next; axis; axis = next) {
         size_t n = strcspn(axis, ",");
         int64_t *degree = NULL, value = 0;
@@ -35,6 +37,10 @@ static int read_mesh(cli_options *o) {
             return cli_usage(o->command,
                              "--mesh takes axes like ring=1,ulysses=1,tp=2 with sizes from 1 to %d, not '%s'",
                              MAX_DEGREE, o->mesh);
+        for (size_t i = 0; i < n_seen; i++)
+            if (seen[i] == degree)
+                return cli_usage(o->command, "--mesh %s: '%.*s' names an axis again", o->mesh, (int)n, axis);
+        seen[n_seen++] = degree;
         if (*degree && *degree != value)
             return cli_usage(o->command, "--mesh %s: '%.*s' contradicts a size given before", o->mesh, (int)n, axis);
         *degree = value;
@@ -57,6 +63,30 @@ static int read_as_rank(cli_options *o) {
 
 int64_t cli_n_ranks(const cli_options *o) { return o->ring * o->ulysses * o->tp; }
 
+/* Options that say how ranks share a sequence. */
+static int check_sharing(const cli_options *o) {
+    const struct {
+        const char *option, *axis;
+        bool given;
+        int64_t degree;
+    } rows[] = {{"rotate-method", "ring", o->rotate_method, o->ring},
+                {"ring-anything", "ring", o->ring_anything, o->ring},
+                {"ulysses-anything", "ulysses", o->ulysses_anything, o->ulysses}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].given && rows[i].degree == 1)
+            return cli_usage(o->command, "--%s needs --%s N with N above 1", rows[i].option, rows[i].axis);
+    return CLI_DONE;
+}
+
+static int check_encoder(const cli_options *o) {
+    int64_t n = cli_n_ranks(o), asked = o->text_encoder_tp;
+    if (asked <= n) return CLI_DONE;
+    return cli_usage(o->command,
+                     "--text-encoder-tp %" PRId64 ": there %s %" PRId64 " rank%s; give at most so many, or more ranks "
+                     "(for example --tp %" PRId64 ")",
+                     asked, n == 1 ? "is" : "are", n, n == 1 ? "" : "s", asked);
+}
+
 int cli_degrees_resolve(cli_options *o) {
     int status = read_mesh(o);
     if (status == CLI_DONE) status = read_as_rank(o);
@@ -64,7 +94,6 @@ int cli_degrees_resolve(cli_options *o) {
     if (!o->ring) o->ring = 1;
     if (!o->ulysses) o->ulysses = 1;
     if (!o->tp) o->tp = 1;
-    if (o->text_encoder_tp <= cli_n_ranks(o)) return CLI_DONE;
-    return cli_usage(o->command, "--text-encoder-tp %" PRId64 ": there are %" PRId64 " ranks", o->text_encoder_tp,
-                     cli_n_ranks(o));
+    status = check_sharing(o);
+    return status == CLI_DONE ? check_encoder(o) : status;
 }

@@ -15,13 +15,17 @@ enum {
     F = CLI_FORWARD,
     I = CLI_INSPECT,
     T = CLI_TOKENIZE,
-    B = CLI_BENCH,
     P = CLI_PLAN,
     S = CLI_SAVE,
-    V = CLI_VERIFY
+    V = CLI_VERIFY,
+    VP = CLI_VERIFY_PROMPT,
+    B = CLI_BENCH,
+    BS = CLI_BENCH_STEP,
+    BL = CLI_BENCH_LOAD,
+    BC = CLI_BENCH_COLLECTIVES
 };
 
-typedef enum kind { FLAG, WHOLE, REAL, REALS, SEEDS, SIZE, TEXT, CHOICE } kind;
+typedef enum kind { FLAG, WHOLE, REAL, SIGMAS, SEEDS, SIZE, TEXT, CHOICE } kind;
 
 typedef struct option {
     char letter;
@@ -43,16 +47,16 @@ static const option table[] = {
     {'o', "output", TEXT, S, AT(output), 0, 0, "DIR", "the folder to write; replaced if it holds nothing but a saved model"},
     {0, "grid", TEXT, G, AT(grid), 0, 0, "FILE", "all pictures in one PNG as well, small ones enlarged"},
     {0, "max-shard-size", SIZE, S, AT(max_shard_size), 1, INT64_C(1) << 53, "SIZE", "most bytes of weights in a file: 5GB (the default), 500MB, or a number of bytes"},
-    {'H', "height", WHOLE, G | P | V, AT(height), 1, 65536, "N", "pixels (the model's own: 1024); rounded down to a multiple of 16"},
-    {'W', "width", WHOLE, G | P | V, AT(width), 1, 65536, "N", "pixels (the model's own: 1024); rounded down to a multiple of 16"},
-    {0, "num-inference-steps", WHOLE, G | V, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
-    {0, "steps", WHOLE, G | V, AT(steps), 1, 10000, "N", NULL},
-    {0, "guidance-scale", REAL, G | V, AT(guidance_scale), 0, 1000, "X", "classifier-free guidance (1 for a distilled model, else 4)"},
-    {0, "sigmas", REALS, G | V, AT(sigmas), 0, 0, "A,B,...", "noise levels to step through, instead of evenly spaced ones"},
-    {0, "seed", SEEDS, G | V, AT(seeds), 0, 0, "N[,N...]", "one: a generator for the batch, as diffusers (random, printed; verify: 0); a list: one a picture"},
-    {'n', "num-images-per-prompt", WHOLE, G | P | V, AT(images), 1, 4096, "N", "pictures of each prompt (1)"},
-    {0, "prompt-file", TEXT, G | V, AT(prompt_file), 0, 0, "FILE", "more prompts, one a line"},
-    {0, "max-sequence-length", WHOLE, G | T | P | V, AT(max_sequence_length), 1, 1048576, "N", "tokens of the padded prompt (512, or fewer if the tokenizer takes no more)"},
+    {'H', "height", WHOLE, G | P | VP, AT(height), 1, 65536, "N", "pixels (the model's own size); rounded down to a multiple of its unit (16 for FLUX.2)"},
+    {'W', "width", WHOLE, G | P | VP, AT(width), 1, 65536, "N", "pixels (the model's own size); rounded down to a multiple of its unit (16 for FLUX.2)"},
+    {0, "num-inference-steps", WHOLE, G | VP, AT(steps), 1, 10000, "N", "denoising steps (4 for a distilled model, else 50); also --steps"},
+    {0, "steps", WHOLE, G | VP, AT(steps), 1, 10000, "N", NULL},
+    {0, "guidance-scale", REAL, G | VP, AT(guidance_scale), 0, 1000, "X", "classifier-free guidance (1 for a distilled model, else 4)"},
+    {0, "sigmas", SIGMAS, G | VP, AT(sigmas), 0, 0, "A,B,...", "noise levels to step through, instead of evenly spaced ones; --steps then sets their shift alone, as in diffusers"},
+    {0, "seed", SEEDS, G | VP, AT(seeds), 0, 0, "N[,N...]", "one: a generator for the batch, as diffusers (random, printed; verify: 0); a list: one a picture"},
+    {'n', "num-images-per-prompt", WHOLE, G | P | VP, AT(images), 1, 4096, "N", "pictures of each prompt (1)"},
+    {0, "prompt-file", TEXT, G | VP, AT(prompt_file), 0, 0, "FILE", "more prompts, one a line; - is the standard input"},
+    {0, "max-sequence-length", WHOLE, G | T | P | VP, AT(max_sequence_length), 1, 1048576, "N", "tokens of the padded prompt (512, or fewer if the tokenizer takes no more)"},
     {0, "output-type", CHOICE, G, AT(output_type), 0, 0, "png|latent", "pictures (png), or what the VAE would decode, as .safetensors"},
     {0, "dump", TEXT, G, AT(dump), 0, 0, "DIR", "write DIR/stages.safetensors: ids, embeddings, latents of every step"},
     {0, "dump-blocks", FLAG, G, AT(dump_blocks), 0, 0, NULL, "with --dump: also every submodule of the first step"},
@@ -60,34 +64,34 @@ static const option table[] = {
     {0, "against", TEXT, V, AT(against), 0, 0, "DUMP", "outputs to compare with instead of one rank's: a folder of --dump, or a .safetensors file"},
     {0, "atol", REAL, V, AT(atol), 0, 1000000, "X", "allowed are |a - b| <= atol + rtol |b| (0.001)"},
     {0, "rtol", REAL, V, AT(rtol), 0, 1000000, "X", "the same (0.001)"},
-    {0, "dtype", CHOICE, G | F | B | V, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
+    {0, "dtype", CHOICE, G | F | BS | V, AT(dtype), 0, 0, "bfloat16|float32|float16", "diffusers' torch_dtype (generate: the checkpoint's; forward, bench: float32)"},
     {0, "device", CHOICE, G | F | B | S | P | V, AT(device), 0, 0, "cpu|ref", "cpu (fast), or ref (plain C, the oracle)"},
     {0, "threads", WHOLE, G | F | B | S | P | V, AT(threads), 1, 4096, "N", "threads of each rank (its share of the cores that may be used)"},
     {0, "tp", WHOLE, G | F | B | P | S | V, AT(tp), 1, 1024, "N", "ranks that share the weights (1); without a launcher they are threads"},
-    {0, "text-encoder-tp", WHOLE, G | P | S | V, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
+    {0, "text-encoder-tp", WHOLE, G | P | S | VP, AT(text_encoder_tp), 1, 1024, "N", "ranks that share the text encoder (as many of them as its plan allows)"},
     {0, "tp-plan", TEXT, G | F | P | S | V, AT(tp_plan), 0, 0, "PLAN", "full (default), reference (what diffusers splits), or a JSON file of rules"},
     {0, "mesh", TEXT, G | F | B | P | S | V, AT(mesh), 0, 0, "AXES", "the same as named axes: \"ring=2,ulysses=1,tp=2\""},
-    {0, "ring", WHOLE, G | F | B | P | S | V, AT(ring), 1, 1024, "N", "ranks that share the sequence: keys and values come round (1)"},
-    {0, "ulysses", WHOLE, G | F | B | P | S | V, AT(ulysses), 1, 1024, "N", "ranks that share the sequence: tokens are traded for heads (1)"},
-    {0, "ring-anything", FLAG, G | F | B | P | S | V, AT(ring_anything), 0, 0, NULL, "allow any number of tokens with --ring"},
-    {0, "ulysses-anything", FLAG, G | F | B | P | S | V, AT(ulysses_anything), 0, 0, NULL, "allow any number of tokens and heads with --ulysses"},
-    {0, "rotate-method", CHOICE, G | F | B | P | S | V, AT(rotate_method), 0, 0, "allgather|alltoall", "keys and values of a ring: all at once, or block after block"},
-    {0, "no-convert-to-fp32", FLAG, G | F | B | P | S | V, AT(no_convert_to_fp32), 0, 0, NULL, "diffusers' convert_to_fp32=False; changes nothing here"},
-    {0, "as-rank", WHOLE, B | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
-    {0, "of", WHOLE, B | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
+    {0, "ring", WHOLE, G | F | BS | BC | P | S | V, AT(ring), 1, 1024, "N", "ranks that share the sequence: keys and values come round (1)"},
+    {0, "ulysses", WHOLE, G | F | BS | BC | P | S | V, AT(ulysses), 1, 1024, "N", "ranks that share the sequence: tokens are traded for heads (1)"},
+    {0, "ring-anything", FLAG, G | F | BS | BC | P | S | V, AT(ring_anything), 0, 0, NULL, "allow any number of tokens with --ring"},
+    {0, "ulysses-anything", FLAG, G | F | BS | BC | P | S | V, AT(ulysses_anything), 0, 0, NULL, "allow any number of tokens and heads with --ulysses"},
+    {0, "rotate-method", CHOICE, G | F | BS | BC | P | S | V, AT(rotate_method), 0, 0, "allgather|alltoall", "keys and values of a ring: all at once, or block after block"},
+    {0, "no-convert-to-fp32", FLAG, G | F | BS | BC | P | S | V, AT(no_convert_to_fp32), 0, 0, NULL, "diffusers' convert_to_fp32=False; changes nothing here"},
+    {0, "as-rank", WHOLE, BL | P, AT(as_rank), 0, 1023, "R", "one rank's part alone, on this machine (plan, bench load)"},
+    {0, "of", WHOLE, BL | P, AT(of), 1, 1024, "N", "of so many ranks, with --as-rank"},
     {0, "memory-per-rank", SIZE, P, AT(memory_per_rank), 1, INT64_C(1) << 53, "SIZE", "what a rank has, to compare with: 24GB, 22.5GiB, or a number of bytes"},
-    {0, "force", FLAG, G | F | B | S | V, AT(force), 0, 0, NULL, "go on although the memory check says no"},
-    {0, "config", TEXT, B, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
-    {0, "random-weights", FLAG, B, AT(random), 0, 0, NULL, "with step, required: no checkpoint is read"},
-    {0, "tokens", WHOLE, B, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
-    {0, "text-tokens", WHOLE, B, AT(text_tokens), 1, 1048576, "N", "text tokens (512)"},
-    {0, "num-layers", WHOLE, B, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
-    {0, "num-single-layers", WHOLE, B, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
-    {0, "weights", CHOICE, B, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
-    {0, "bytes", SIZE, B, AT(bytes), 4096, INT64_C(1) << 40, "SIZE", "with collectives: payload of a call (32MiB)"},
+    {0, "force", FLAG, G | F | BS | BL | S | V, AT(force), 0, 0, NULL, "go on although the memory check says no"},
+    {0, "config", TEXT, BS, AT(config), 0, 0, "FILE", "config.json of a transformer, or its folder"},
+    {0, "random-weights", FLAG, BS, AT(random), 0, 0, NULL, "with step, required: no checkpoint is read"},
+    {0, "tokens", WHOLE, BS, AT(tokens), 1, 1048576, "N", "image tokens (1024)"},
+    {0, "text-tokens", WHOLE, BS, AT(text_tokens), 1, 1048576, "N", "text tokens (512)"},
+    {0, "num-layers", WHOLE, BS, AT(layers), 0, 10000, "N", "double-stream blocks (the config's)"},
+    {0, "num-single-layers", WHOLE, BS, AT(single_layers), 0, 10000, "N", "single-stream blocks (the config's)"},
+    {0, "weights", CHOICE, BS, AT(weights), 0, 0, "bfloat16|float32", "dtype of the weights in memory (bfloat16)"},
+    {0, "bytes", SIZE, BC, AT(bytes), 1 << 22, INT64_C(1) << 40, "SIZE", "with collectives: payload of a call (32MiB)"},
     {0, "repeats", WHOLE, B, AT(repeats), 1, 1000, "N", "how often; the best counts (step: 3, load: 5)"},
-    {0, "mode", CHOICE, B, AT(mode), 0, 0, "streamed|whole|both", "with load: the ways to measure beside the plain read (both)"},
-    {0, "cold", FLAG, B, AT(cold), 0, 0, NULL, "with load: drop the files from the page cache before each load"},
+    {0, "mode", CHOICE, BL, AT(mode), 0, 0, "streamed|whole|both", "with load: the ways to measure beside the plain read (both)"},
+    {0, "cold", FLAG, BL, AT(cold), 0, 0, NULL, "with load: drop the files from the page cache before each load"},
     {0, "raw", FLAG, T, AT(raw), 0, 0, NULL, "MODEL is a bare tokenizer folder: the text alone, no template, no padding"},
     {0, "no-special", FLAG, T, AT(no_special), 0, 0, NULL, "with --raw: without the special tokens that the tokenizer adds"},
     {0, "stdin", FLAG, T, AT(from_stdin), 0, 0, NULL, "one JSON string a line in, one JSON array of ids a line out"},
@@ -162,7 +166,8 @@ const char *cli_nearest(const char *word, const char *const *names) {
 typedef struct parser {
     const cli_command *command;
     cli_options *out;
-    char **next, **end; /* words not read yet */
+    bool given[N_OPTIONS]; /* of the table's */
+    char **next, **end;    /* words not read yet */
 } parser;
 
 static int unknown(const parser *p, const char *dashes, const char *name) {
@@ -242,13 +247,16 @@ static bool read_seeds(const char *text, cli_options *out) {
     return !*end;
 }
 
-static bool read_reals(const char *text, cli_options *out) {
+/* Noise only becomes less. */
+static bool read_sigmas(const char *text, cli_options *out) {
     char *end;
     free(out->sigmas);
     out->sigmas = cli_alloc(count_commas(text) + 1, sizeof *out->sigmas);
     out->n_sigmas = 0;
     do {
-        if (!real(text, &end, &out->sigmas[out->n_sigmas++])) return false;
+        double *at = &out->sigmas[out->n_sigmas];
+        if (!real(text, &end, at) || *at < 0 || (out->n_sigmas && *at > at[-1])) return false;
+        out->n_sigmas++;
         text = end + 1;
     } while (*end == ',');
     return !*end;
@@ -279,14 +287,19 @@ static int wrong(const parser *p, const option *o, const char *text) {
     case REAL:
         return cli_usage(command, "--%s takes a number from %lld to %lld, not '%s'", o->name, (long long)o->min,
                          (long long)o->max, text);
-    case REALS:
-        return cli_usage(command, "--%s takes numbers with commas between them, not '%s'", o->name, text);
+    case SIGMAS:
+        return cli_usage(command,
+                         "--%s takes numbers from 0 up with commas between them, none above the one before, not '%s'",
+                         o->name, text);
     case SEEDS:
         return cli_usage(command,
                          "--%s takes whole numbers from 0 to 18446744073709551615 with commas between them, not '%s'",
                          o->name, text);
     case SIZE:
-        return cli_usage(command, "--%s takes a size like 5GB, 500MB or a number of bytes, not '%s'", o->name, text);
+        return cli_usage(command,
+                         "--%s takes a size like 5GB, 500MB or a number of bytes, at least %lld of them, not '%s'",
+                         o->name, (long long)o->min, text);
+    case TEXT:
     case CHOICE:
         return cli_usage(command, "--%s takes %s, not '%s'", o->name, o->value, text);
     default:
@@ -308,8 +321,8 @@ static int store(const parser *p, const option *o, const char *text) {
     case REAL:
         good = read_real(o, text, at);
         break;
-    case REALS:
-        good = read_reals(text, p->out);
+    case SIGMAS:
+        good = read_sigmas(text, p->out);
         break;
     case SEEDS:
         good = read_seeds(text, p->out);
@@ -317,9 +330,9 @@ static int store(const parser *p, const option *o, const char *text) {
     case SIZE:
         good = read_size(o, text, at);
         break;
-    case CHOICE:
-        good = is_choice(text, o->value); /* fall through */
     case TEXT:
+    case CHOICE:
+        good = o->kind == TEXT ? *text : is_choice(text, o->value);
         *(const char **)at = text;
         break;
     }
@@ -334,6 +347,7 @@ static int read_option(parser *p, const char *dashes, const char *name, const ch
         if (same && table[i].commands & p->command->mask) o = &table[i];
     }
     if (!o) return unknown(p, dashes, name);
+    p->given[o - table] = true;
     if (o->kind == FLAG || attached) return store(p, o, attached);
     if (p->next == p->end) return cli_usage(p->command->name, "%s%s needs a value", dashes, name);
     return store(p, o, *p->next++);
@@ -348,12 +362,56 @@ static int read_word(parser *p, const char *word) {
     return read_option(p, "--", name, word[2 + n] ? word + 2 + n + 1 : NULL);
 }
 
-static int check_arguments(const cli_command *command, const cli_options *options) {
-    if (options->help) return CLI_DONE;
-    int n = options->n_arguments;
+static int check_arguments(const parser *p) {
+    const cli_command *command = p->command;
+    int n = p->out->n_arguments;
     if (n < command->min_arguments) return cli_usage(command->name, "something is missing: %s", command->usage);
-    if (n > command->max_arguments) return cli_usage(command->name, "too much: '%s'", options->arguments[n - 1]);
+    if (n > command->max_arguments) return cli_usage(command->name, "too much: '%s'", p->out->arguments[n - 1]);
+    if (!*p->out->arguments[0]) return cli_usage(command->name, "the first argument is empty: %s", command->usage);
     return CLI_DONE;
+}
+
+/* Forms of a command that take some of its options alone. */
+static const struct form {
+    unsigned commands;
+    const char *name;
+} forms[] = {{BS, "bench step"},
+             {BL, "bench load"},
+             {BC, "bench collectives"},
+             {VP, "verify with a prompt"},
+             {CLI_VERIFY_INPUTS, "verify with --inputs"}};
+
+static bool is_form(const parser *p, const struct form *f) {
+    if (!(f->commands & p->command->mask)) return false;
+    if (f->commands & B) return strcmp(f->name + strlen("bench "), p->out->arguments[0]) == 0;
+    return (f->commands == VP) == !p->out->inputs;
+}
+
+static int check_form(const parser *p) {
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++)
+        for (size_t i = 0; i < N_OPTIONS && is_form(p, &forms[f]); i++)
+            if (p->given[i] && !(table[i].commands & forms[f].commands))
+                return cli_usage(p->command->name, "--%s: %s takes no such option", table[i].name, forms[f].name);
+    return CLI_DONE;
+}
+
+static int check_contradictions(const parser *p) {
+    const cli_options *o = p->out;
+    const struct {
+        bool both;
+        const char *names;
+    } rows[] = {{o->quiet && o->verbose, "--quiet and --verbose"}, {o->show && o->no_show, "--show and --no-show"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].both) return cli_usage(p->command->name, "%s contradict each other", rows[i].names);
+    return CLI_DONE;
+}
+
+/* Of what the command line says as a whole. */
+static int check(const parser *p) {
+    static int (*const checks[])(const parser *p) = {check_arguments, check_form, check_contradictions};
+    int status = CLI_DONE;
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == CLI_DONE; i++) status = checks[i](p);
+    return status == CLI_DONE ? cli_degrees_resolve(p->out) : status;
 }
 
 int cli_options_parse(const cli_command *command, int n, char **words, cli_options *out) {
@@ -364,7 +422,7 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
     out->as_rank = -1;
     out->atol = out->rtol = 1e-3;
     out->arguments = cli_alloc((size_t)n + 1, sizeof *out->arguments);
-    parser p = {command, out, words, words + n};
+    parser p = {.command = command, .out = out, .next = words, .end = words + n};
     bool options = true;
     while (p.next < p.end) {
         const char *word = *p.next++;
@@ -377,8 +435,7 @@ int cli_options_parse(const cli_command *command, int n, char **words, cli_optio
             out->arguments[out->n_arguments++] = word;
         if (status != CLI_DONE) return status;
     }
-    int status = check_arguments(command, out);
-    return status == CLI_DONE ? cli_degrees_resolve(out) : status;
+    return out->help ? CLI_DONE : check(&p);
 }
 
 void cli_options_free(cli_options *options) {

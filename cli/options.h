@@ -12,10 +12,15 @@ enum {
     CLI_FORWARD = 2,
     CLI_INSPECT = 4,
     CLI_TOKENIZE = 8,
-    CLI_BENCH = 16,
-    CLI_PLAN = 32,
-    CLI_SAVE = 64,
-    CLI_VERIFY = 128
+    CLI_PLAN = 16,
+    CLI_SAVE = 32,
+    CLI_VERIFY_PROMPT = 64,
+    CLI_VERIFY_INPUTS = 128,
+    CLI_VERIFY = CLI_VERIFY_PROMPT | CLI_VERIFY_INPUTS,
+    CLI_BENCH_STEP = 256,
+    CLI_BENCH_LOAD = 512,
+    CLI_BENCH_COLLECTIVES = 1024,
+    CLI_BENCH = CLI_BENCH_STEP | CLI_BENCH_LOAD | CLI_BENCH_COLLECTIVES
 };
 
 /* What was asked for. Texts belong to argv; zero and NULL mean "not given" unless a comment says otherwise. */

@@ -41,11 +41,10 @@ usage "'ring=4' contradicts a size given before" --ring 2 --mesh ring=4
 usage "--mesh takes axes like ring=1,ulysses=1,tp=2" --mesh ring=2,ulysses=0
 
 name "rules of the config: refused before anything is read"
-for option in --ring-anything --ulysses-anything; do
-    refuse 'ring 1, ulysses 1\): ring_degree or ulysses_degree must be greater than 1' no-model $option
-done
-refuse 'ring 1, ulysses 2\): ring_anything needs a ring_degree greater than 1' "$klein" --ulysses 2 --ring-anything
-refuse 'ring 2, ulysses 1\): ulysses_anything needs a ulysses_degree greater than 1' "$klein" --ring 2 --ulysses-anything
+usage '--rotate-method needs --ring N with N above 1' --tp 2 --rotate-method alltoall
+usage '--rotate-method needs --ring N' --mesh ulysses=2 --rotate-method allgather
+usage '--ring-anything needs --ring N' --ulysses 2 --ring-anything
+usage '--ulysses-anything needs --ulysses N' --ring 2 --ulysses-anything
 refuse '4 attention heads .*tp 1\), which ulysses 3 does not divide; ulysses_anything \(--ulysses-anything\)' "$klein" --ulysses 3
 refuse 'attention heads? on each rank \(tp 4\), which ulysses 2 does not divide' "$klein" --ulysses 2 --tp 4
 

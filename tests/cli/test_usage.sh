@@ -45,11 +45,13 @@ for value in 0 -1 1025 two ""; do
         expect 2 "--$option takes a whole number from 1 to 1024, not '$value'" "${g[@]}" --$option "$value"
     done
 done
-for mesh in "" tp tp= tp=0 tp=-1 tp=x "tp=2," fsdp=2 "tp=2 ring=1" tp=0x2; do
+for mesh in tp tp= tp=0 tp=-1 tp=x "tp=2," fsdp=2 "tp=2 ring=1" tp=0x2; do
     expect 2 "--mesh takes axes like .*, not '$mesh'" "${g[@]}" --mesh "$mesh"
 done
+expect 2 "--mesh tp=2,ring=2,tp=2: 'tp=2' names an axis again" "${g[@]}" --mesh tp=2,ring=2,tp=2
 expect 2 "--mesh tp=2: 'tp=2' contradicts" "${g[@]}" --tp 4 --mesh tp=2
-expect 2 "--text-encoder-tp 4: there are 2 ranks" "${g[@]}" --tp 2 --text-encoder-tp 4
+expect 2 "--text-encoder-tp 4: there are 2 ranks; give at most so many, or more ranks .for example --tp 4" "${g[@]}" --tp 2 --text-encoder-tp 4
+expect 2 "--text-encoder-tp 2: there is 1 rank; " "${g[@]}" --text-encoder-tp 2
 p=("$TESSERA" plan "$klein")
 expect 2 '--as-rank R and --of N belong together' "${p[@]}" --as-rank 0
 expect 2 '--as-rank R and --of N belong together' "${p[@]}" --of 2
@@ -68,7 +70,7 @@ for value in nan inf -1 x ""; do expect 2 "--guidance-scale takes .* not '$value
 for value in -1 1,,2 1, ,1 18446744073709551616 1.5 x ""; do
     expect 2 "--seed takes .* not '$value'" "${g[@]}" --seed "$value"
 done
-for value in 1,x 1, nan ""; do expect 2 "--sigmas takes .* not '$value'" "${g[@]}" --sigmas "$value"; done
+for value in 1,x 1, nan inf -1 1,-0.5 0.5,1 1,0.5,0.6 ""; do expect 2 "--sigmas takes .* not '$value'" "${g[@]}" --sigmas "$value"; done
 expect 2 "--seed lists 2 seeds for 1 pictures" "${g[@]}" --seed 1,2
 expect 2 "--seed lists 2 seeds for 6 pictures" "${g[@]}" another -n 3 --seed 1,2
 
@@ -90,6 +92,16 @@ expect 2 '--config FILE is missing' "$TESSERA" bench step --random-weights
 expect 2 '--random-weights is missing' "$TESSERA" bench step --config x
 expect 2 "'image' is not in this version" "$TESSERA" bench image
 expect 2 'the folder is missing' "$TESSERA" bench load
+expect 2 'the folder is missing' "$TESSERA" bench load ''
+for words in "load x --tokens 3" "load x --ring 2" "step --as-rank" "step --cold" "collectives --force" "collectives --config"; do
+    set -- $words
+    option=$(grep -o -- '--[a-z-]*' <<< "$words")
+    [[ $option =~ config|as-rank ]] && set -- "$@" 1
+    expect 2 "$option: bench $1 takes no such option" "$TESSERA" bench "$@"
+done
+expect 2 'give --tp N' "$TESSERA" bench collectives
+expect 2 '--bytes takes a size .*, at least 4194304 of them' "$TESSERA" bench collectives --tp 2 --bytes 4000000
+expect 2 '--quiet and --verbose contradict each other' "${g[@]}" --quiet --verbose
 expect 2 "too much: 'more'" "$TESSERA" bench step more --config x --random-weights
 expect 2 "unknown measurement 'stp'" "$TESSERA" bench stp
 
@@ -100,7 +112,8 @@ expect 2 "--grid needs pictures" "${g[@]}" --grid x.png --output-type latent
 expect 2 "use -o 'a.b/x.png'" "${g[@]}" -o a.b/x
 expect 2 "use -o 'x.safetensors'" "${g[@]}" --output-type latent -o x.png
 expect 2 'must be a file' "${g[@]}" -o x/
-expect 2 'is empty' "${g[@]}" -o ''
+for option in output grid dump prompt-file mesh tp-plan; do expect 2 "--$option takes [A-Z]+, not ''" "${g[@]}" --$option ''; done
+expect 2 'the first argument is empty' "$TESSERA" generate '' prompt
 expect 2 "use -o 'x.safetensors'" "$TESSERA" forward "$klein/transformer" --inputs x -o x.bin
 
 name "prompts"
@@ -112,6 +125,13 @@ expect 2 'there is no prompt in empty.txt' "$TESSERA" generate "$klein" --prompt
 expect 1 'nul.txt: it holds a NUL byte' "$TESSERA" generate "$klein" --prompt-file nul.txt
 expect 1 'none.txt: No such file' "$TESSERA" generate "$klein" --prompt-file none.txt
 expect 2 'too much' "$TESSERA" inspect a b
+printf '\nfine\na \xff cat\n' > bytes.txt
+expect 1 'bytes.txt: line 3 is not UTF-8 at byte 2 \(0xff\)' "$TESSERA" generate "$klein" --prompt-file bytes.txt
+expect 1 'prompt 2 is not UTF-8 at byte 2 \(0xff\)' "$TESSERA" generate "$klein" a $'a \xff'
+expect 1 'the prompt is not UTF-8 at byte 2 \(0xff\)' "$TESSERA" tokenize "$klein" $'a \xff'
+expect 2 'there is no prompt in standard input' "$TESSERA" generate "$klein" --prompt-file -
+expect 1 'no-model: no such folder' sh -c "echo a cat | '$TESSERA' generate no-model --prompt-file -"
+expect 2 'only one of the launcher' mpirun --oversubscribe -n 2 "$TESSERA" generate "$klein" --prompt-file - --tp 2
 
 name "a prompt that begins with a dash, and one of bytes that are not UTF-8"
 expect 0 'saved dash.png' "$TESSERA" generate "$klein" "${tiny[@]}" -o dash.png -- --lora
