@@ -56,7 +56,8 @@ static tsr_status read_length(tsr__safetensors *f, uint64_t size, uint64_t *leng
                          "download?); download it again",
                          f->path, LENGTH_BYTES, (ull)size);
     if (value > TSR__SAFETENSORS_MAX_HEADER && start[0] == '{')
-        return tsr__fail(f->engine, TSR_FORMAT, "%s: is a JSON file; give a safetensors file, or the folder of a model",
+        return tsr__fail(f->engine, TSR_FORMAT,
+                         "%s: is not a safetensors file, but JSON; give the file with the tensors, or the folder",
                          f->path);
     if (value > TSR__SAFETENSORS_MAX_HEADER)
         return tsr__fail(f->engine, TSR_FORMAT,

@@ -43,7 +43,7 @@ mkdir empty broken
 expect 1 'empty' "$TESSERA" inspect empty
 printf '{"a": ' > broken/config.json
 expect 1 'broken/config.json: this is no JSON object' "$TESSERA" inspect broken
-expect 1 'model_index.json: is a JSON file' "$TESSERA" inspect "$klein/model_index.json"
+expect 1 'model_index.json: is not a safetensors file, but JSON' "$TESSERA" inspect "$klein/model_index.json"
 printf '\x89PNG\r\n\x1a\n............' > demo.png
 
 expect 1 'demo.png: is a PNG picture' "$TESSERA" inspect "$work/demo.png"
