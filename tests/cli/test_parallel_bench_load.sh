@@ -52,5 +52,5 @@ expect 1 'no-model' "$TESSERA" bench load no-model
 expect 1 'no tensor-parallel plan' "$TESSERA" bench load "$klein/vae" --tp 2
 expect 2 '--mode takes streamed\|whole\|both' "${load[@]}" --mode fast
 expect 2 '--repeats takes a whole number from 1' "${load[@]}" --repeats 0
-expect 2 '--cold and --mode belong to bench load' "$TESSERA" bench step --config "$klein/transformer" --random-weights --cold
+expect 2 '--cold: bench step takes no such option' "$TESSERA" bench step --config "$klein/transformer" --random-weights --cold
 finish

@@ -11,7 +11,7 @@ asked 'started 4 ranks, but the degrees make 2: ring 1 x ulysses 1 x tp 2; for e
 asked 'started 2 ranks, but the degrees make 4: .* tp 4; for example: mpirun -n 4 tessera generate .* --tp 4$' 2 --tp 4
 asked 'started 1 rank, but the degrees make 2' 1 --tp 2
 asked 'started 2 ranks, but the degrees make 1: .* for example: mpirun -n 2 tessera generate .* --tp 2$' 2
-expect 1 'started 2 ranks, but .* mpirun -n 4 tessera forward' mpirun -n 2 "$TESSERA" forward "$klein/transformer" --inputs x --mesh tp=4
+expect 1 'started 2 ranks, but .* mpirun -n 4 tessera forward' mpirun -n 2 "$TESSERA" forward "$klein/transformer" --inputs x -o result/x.safetensors --mesh tp=4
 
 name "case 24: without a launcher the ranks are threads"
 draw threads.png "$klein" --tp 2
