@@ -1,6 +1,7 @@
 /* Progress on stderr: a bar on a terminal, else plain lines. A thread of its own keeps giving signs of life while one
  * step takes long. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -36,13 +37,18 @@ static void say_where(int number, const tsr_engine *engine) {
     (void)!write(STDERR_FILENO, line, n);
 }
 
-/* Only the first rank is asked whether to go on; another one ends here, and the launcher ends the rest. */
+/* Only the first rank is asked whether to go on; another one ends here, and the launcher ends the rest: Open MPI's at
+ * once where a rank ends within a second of a signal to the launcher. So the first rank gets time to end by itself. */
 static void on_signal(int number) {
+    enum { LAST_WORDS_MS = 300 };
     int reason = errno;
     const tsr_engine *engine = atomic_load(&watched);
     caught = number;
     if (engine) say_where(number, engine);
-    if (engine && tsr_engine_rank(engine) > 0) raise(number);
+    if (engine && tsr_engine_rank(engine) > 0) {
+        (void)poll(NULL, 0, LAST_WORDS_MS);
+        raise(number);
+    }
     errno = reason;
 }
 
@@ -67,7 +73,7 @@ struct cli_progress {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool beating, stop;
-    bool told; /* that a signal came, which takes effect at the next report */
+    bool told; /* that a signal came, which takes effect at the next report; or how it ended */
 };
 
 static const double MIN_LINE = 0.1, LOAD_LINE = 2.0, SILENCE = 8.0; /* seconds */
@@ -154,6 +160,7 @@ void cli_progress_log(cli_progress *p, tsr_log_level level, const char *line) {
     static const char *const prefixes[] = {"error: ", "warning: ", "", ""};
     pthread_mutex_lock(&p->lock);
     end_bar(p);
+    p->told |= level == TSR_LOG_ERROR;
     fprintf(stderr, "tessera: %s%s\n", prefixes[level], line);
     pthread_mutex_unlock(&p->lock);
 }
