@@ -11,9 +11,10 @@ awk 'NR > 1 && $1 - last > 10.5 { print "silent for " $1 - last " s before: " $0
 [ "$(wc -l < lines)" -ge 4 ] || fail "only $(cat lines)"
 
 name "a signal in a long step is acknowledged, and a second one ends at once"
-"$TESSERA" generate "$klein" x -H 640 -W 640 --steps 1 --seed 1 --device ref --threads 1 -o result/x.png > out 2> err &
+"$TESSERA" generate "$klein" x -H 1024 -W 1024 --steps 1 --seed 1 --device ref --threads 1 -o result/x.png > out 2> err &
 process=$!
-for _ in $(seq 300); do grep -q 'denoising: step 0' err && break; sleep 0.1; done
+for _ in $(seq 300); do grep -q 'loading transformer' err && break; sleep 0.1; done
+sleep 1
 kill -TERM $process
 for _ in $(seq 50); do grep -q 'a second signal ends at once' err && break; sleep 0.1; done
 kill -TERM $process
