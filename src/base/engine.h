@@ -31,7 +31,7 @@ struct tsr_engine {
     _Atomic(const char *) phase; /* a string constant, NULL at first; atomic: a signal handler reads it */
     tsr__allocator allocator;
     struct tsr__device *device;
-    tsr_status agreed; /* what tsr_status_agree returned last, on all ranks; OK: nothing went wrong */
+    tsr_status agreed; /* the failure that tsr_status_agree returned last, on all ranks alike; OK: none */
     char message[TSR__MESSAGE_BYTES];
 };
 

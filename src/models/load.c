@@ -82,10 +82,10 @@ static tsr_status unload_param(void *user, tsr__param *param) {
 
 /* --- weights that threads of one process share --- */
 
-/* The last of the sharers frees them, so that none has to wait for another: one may have failed and never come. */
+/* The last of the sharers frees them, so that none has to wait for another: one may have failed and never come. The
+ * device is that of the rank that loaded them; the engines of a launch outlive its bodies. */
 struct tsr__shared_weights {
-    tsr__device
-        *device; /* that they are in: of the rank that loaded them. The engines of a launch outlive its bodies. */
+    tsr__device *device;
     atomic_int users;
     size_t n;
     void *data[]; /* [n], in the order of tsr__module_visit_params */

@@ -37,9 +37,11 @@ typedef struct qwen3 {
     int64_t vocab_size, hidden_size, intermediate_size, heads, kv_heads, head_dim;
     double eps, rope_theta;
     tsr__bias bias;
-    int64_t layers;  /* of the whole model */
-    bool final_norm; /* the last tap is behind the last layer, where transformers has applied the norm */
+    int64_t layers; /* of the whole model */
 } qwen3;
+
+/* Is the last tap behind the last layer, where transformers has applied the norm? */
+static bool has_final_norm(const qwen3 *self) { return self->layers == taps[N_TAPS - 1]; }
 
 /* --- declaration --- */
 
@@ -64,7 +66,6 @@ static void declare_layer(const qwen3 *self, layer *l) {
     TSR__RMS_NORM(l, post_attention_layernorm, D, self->eps);
 }
 
-/* transformers 5 keeps the rope in rope_parameters, transformers 4 in rope_theta and rope_scaling. */
 static const tsr__known known[] = {
     {"hidden_act", {"\"silu\"", "\"swish\""}},   {"use_sliding_window", {"false"}},
     {"layer_types", {"\"full_attention\""}},     {"rope_parameters.rope_type", {"\"default\""}},
@@ -80,6 +81,7 @@ static void read_config(qwen3 *self, tsr__config *c) {
     self->head_dim = tsr__config_int(c, "head_dim", 128, 2, 4096);
     self->eps = tsr__config_double(c, "rms_norm_eps", 1e-6, 0.0, 1.0);
     self->bias = tsr__config_bool(c, "attention_bias", false) ? TSR__BIAS : TSR__NO_BIAS;
+    /* transformers 5 keeps the rope in rope_parameters, transformers 4 in rope_theta and rope_scaling. */
     double flat = tsr__config_double(c, "rope_theta", 10000.0, 1.0, 1e12);
     self->rope_theta = tsr__config_double(c, "rope_parameters.rope_theta", flat, 1.0, 1e12);
     tsr__config_check_known(c, known, TSR__COUNT(known));
@@ -94,13 +96,12 @@ static void qwen3_declare(tsr__tree *tree, void *model, tsr__config *c) {
     read_config(self, c);
     int64_t used = taps[N_TAPS - 1];
     self->layers = tsr__config_int(c, "num_hidden_layers", 32, used, 1000);
-    self->final_norm = self->layers == used;
     if (c->status != TSR_OK) return;
     TSR__CHILD(self, model);
     TSR__EMBEDDING(&self->model, embed_tokens, self->vocab_size, self->hidden_size);
     if (!TSR__LIST(tree, &self->model, layers, used, self->items)) return;
     for (int64_t i = 0; i < used; i++) declare_layer(self, &self->items[i]);
-    if (self->final_norm) TSR__RMS_NORM(&self->model, norm, self->hidden_size, self->eps);
+    if (has_final_norm(self)) TSR__RMS_NORM(&self->model, norm, self->hidden_size, self->eps);
     TSR__CHILD(&self->model, rotary_emb);
 }
 
@@ -164,7 +165,8 @@ static void qwen3_forward(tsr__exec *x, const void *model, const tsr__value *in,
     for (int64_t i = 0, tap = 0; i < self->model.layers.n; i++) {
         h = layer_forward(x, self, &self->items[i], h, in[ATTENTION_MASK], rope);
         if (i + 1 != taps[tap]) continue;
-        tsr__value state = tap == N_TAPS - 1 && self->final_norm ? tsr__rms_norm_forward(x, &self->model.norm, h) : h;
+        tsr__value state =
+            tap == N_TAPS - 1 && has_final_norm(self) ? tsr__rms_norm_forward(x, &self->model.norm, h) : h;
         out[0] = tap++ ? tsr__concat(x, out[0], state, -1) : state;
     }
 }
