@@ -1,7 +1,6 @@
 #include "base/machine.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,9 +114,9 @@ size_t tsr__memory_resident_peak(void) {
 }
 
 /* proc(5): a 5 resets the peak resident set size. */
-void tsr__memory_resident_peak_reset(void) {
+bool tsr__memory_resident_peak_reset(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (!file) return;
-    (void)fputs("5", file);
-    (void)fclose(file);
+    if (!file) return false;
+    bool written = fputs("5", file) >= 0;
+    return fclose(file) == 0 && written;
 }

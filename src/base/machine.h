@@ -3,6 +3,7 @@
 #define TSR_BASE_MACHINE_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Bytes that this process could still take: MemAvailable, or what the tightest memory cgroup above it leaves, whichever
@@ -14,8 +15,8 @@ size_t tsr__memory_available(const char *root);
 int tsr__cores_available(const char *root, const cpu_set_t *allowed);
 
 /* Most bytes of this process that were resident at a time, since its start or the last reset. A system that cannot
- * reset it counts on. */
+ * reset it (the reset is false) counts on. */
 size_t tsr__memory_resident_peak(void);
-void tsr__memory_resident_peak_reset(void);
+bool tsr__memory_resident_peak_reset(void);
 
 #endif

@@ -45,7 +45,7 @@ static tsr_status drop_from_page_cache(const bench *b) {
 static tsr_status prepare(const bench *b) {
     tsr__memory_trim();
     tsr__memory_peak_reset(b->load.engine);
-    tsr__memory_resident_peak_reset();
+    (void)tsr__memory_resident_peak_reset();
     return b->o->cold ? drop_from_page_cache(b) : TSR_OK;
 }
 
